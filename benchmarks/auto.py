@@ -24,6 +24,7 @@ from rich.table import Column, Table
 
 from benchmarks.tables import numbers, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.arguments import print_for_people
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.tools.bench.measure import our_way
@@ -127,6 +128,7 @@ def error(ratios: Sequence[float]) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    print_for_people()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

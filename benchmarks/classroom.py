@@ -45,7 +45,7 @@ class Run(NamedTuple):
 def read_prompts(path: Path = PROMPTS) -> list[str]:
     r"""One prompt per line; "\n" in it is a line break."""
     return [
-        line.replace("\\n", "\n") for line in path.read_text(encoding="utf-8").splitlines() if line
+        line.replace("\\n", "\n") for line in path.read_text(encoding="utf-8").split("\n") if line
     ]
 
 

@@ -27,6 +27,7 @@ from rich.table import Table
 
 from benchmarks.load import BEGINNINGS, HEROES, late, prompt_of
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
+from naive_speculate.arguments import print_for_people
 from naive_speculate.events import OUTPUT_KINDS, FinishReason
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.serving import Engine, LocalEngine, Request, Unavailable
@@ -155,6 +156,7 @@ def figures(answers: list[Answer], seconds: float, expected: list[str]) -> list[
 
 def main() -> None:
     """Measure and print."""
+    print_for_people()
     parser = argparse.ArgumentParser(description="Compares replicas on Ray with this process.")
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--replicas", type=int, default=2)

@@ -18,6 +18,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.arguments import print_for_people
 from naive_speculate.infer.load import wrap
 
 # width, MLP, layers, heads, heads of keys
@@ -125,6 +126,7 @@ def runs(
 
 def main() -> None:
     """Measure and print a table per pair."""
+    print_for_people()
     parser = argparse.ArgumentParser(prog="benchmarks.cuda")
     parser.add_argument(
         "--pairs",

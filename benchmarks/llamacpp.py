@@ -37,6 +37,7 @@ from transformers import LlamaForCausalLM
 
 from benchmarks.tables import numbers, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.arguments import print_for_people
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to, num_threads
 from naive_speculate.known import KNOWN
 from naive_speculate.tools.bench.measure import forward_timer, our_way
@@ -267,6 +268,7 @@ def passes(engine: LlamaCpp, model: Any) -> Table:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    print_for_people()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

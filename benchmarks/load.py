@@ -28,6 +28,7 @@ from rich.table import Table
 
 from benchmarks.server import Server
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.arguments import print_for_people
 
 BEGINNINGS = (
     "Once upon a time there was a {} who",
@@ -169,6 +170,7 @@ def solo_texts(target: str | None, clients: int, asked: Asked) -> list[str]:
 
 def main() -> None:
     """Measure and print."""
+    print_for_people()
     parser = argparse.ArgumentParser(description="Load on the hosted page.")
     parser.add_argument("--target", help="the target (default: the bundled pair)")
     parser.add_argument("--clients", type=int, default=50)

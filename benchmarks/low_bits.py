@@ -1,18 +1,16 @@
-"""SmolLM2's matrices in 8 and 4 bits, with ONNX Runtime's MatMulNBits: an experiment; the
-library rounds draft heads only.
+"""SmolLM2 in float32, 8 and 4 bits: what rounding the weights gives, and what drafts add to it.
 
-    python -m benchmarks.low_bits [--new-tokens 128]
+    python -m benchmarks.low_bits [--new-tokens 128] [--rounds 20]
 
-Blocks of 32 numbers share a scale, and activations are rounded to 8 bits (`accuracy_level=4`),
-as llama.cpp does. Prints the milliseconds of a target pass by its number of tokens; the largest
-difference between the logits of nine tokens computed in one pass and in nine; tokens per second,
-after the prompt, of plain decoding and of `suffix+head`; and how many greedy texts of both are
-the same.
+The forms take turns, so that a busy machine slows all alike. Prints the milliseconds of a target
+pass by its number of tokens; the largest difference between the logits of nine tokens computed in
+one pass and in nine; tokens per second, after the prompt, of plain decoding and of `suffix+head`;
+and how many greedy texts of both are the same. 4 bits only if this processor computes them alike
+alone and among others.
 """
 
 import argparse
 from collections.abc import Callable
-from functools import partialmethod
 from statistics import median
 from typing import Any
 
@@ -21,12 +19,13 @@ from rich.table import Column, Table
 
 from benchmarks.tables import numbers, output
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.infer.head.onnx import rounded
-from naive_speculate.infer.llama.onnx_graph import GraphBuilder
+from naive_speculate.infer.llama.kernels import row_difference
+from naive_speculate.infer.load import WEIGHTS
+from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.tools.bench.measure import forward_timer, our_way
 
-BLOCK, COUNTS, CONTEXT, REPEATS = 32, (1, 2, 4, 6, 9), 64, 20
+COUNTS, CONTEXT = (1, 2, 4, 6, 9), 64
 QUESTIONS = (
     "Explain gravity to a child.",
     "Write a Python function that reverses a list.",
@@ -37,64 +36,50 @@ QUESTIONS = (
 )
 
 
-def quantised(weight: torch.Tensor, bits: int) -> tuple[Any, Any]:
-    """Numbers of 8 or 4 bits, two of the latter to a byte, and a scale per block."""
-    whole, scales = (part.numpy() for part in rounded(weight.detach(), bits))
-    return (whole if bits == 8 else whole[..., 0::2] | whole[..., 1::2] << 4), scales
-
-
-def _product(self: Any, bits: int, source: str, weight: torch.Tensor) -> str:
-    """In place of `GraphBuilder._product`."""
-    numbers, scales = (self._weight(torch.from_numpy(values)) for values in quantised(weight, bits))
-    shape = {"N": weight.shape[0], "K": weight.shape[1], "block_size": BLOCK}
-    return self._add(
-        "MatMulNBits",
-        [source, numbers, scales],
-        domain="com.microsoft",
-        bits=bits,
-        accuracy_level=4,
-        **shape,
-    )
-
-
-def difference(model: Any, ids: list[int]) -> float:
-    """The largest difference between the logits of the last nine tokens, computed in one pass
-    and in nine."""
-    tokens, end = torch.tensor([ids]), len(ids) - max(COUNTS)
+def difference(model: Any) -> float:
+    """The largest difference between the logits of nine tokens, in one pass and in nine."""
+    ids, most = torch.arange(1000, 1000 + CONTEXT + max(COUNTS))[None], max(COUNTS)
     together, apart = model.new_cache(1), model.new_cache(1)
     for cache in (together, apart):
-        model.forward(tokens[:, :end], cache)
-    found = model.forward(tokens[:, end:], together)
-    singles = [model.forward(tokens[:, at : at + 1], apart) for at in range(end, len(ids))]
-    return float((found - torch.cat(singles, 1)).abs().max())
+        model.forward(ids[:, :CONTEXT], cache)
+    singles = [model.forward(ids[:, at : at + 1], apart) for at in range(CONTEXT, CONTEXT + most)]
+    return float((model.forward(ids[:, CONTEXT:], together) - torch.cat(singles, 1)).abs().max())
 
 
-def row(name: str, new_tokens: int) -> list[str]:
-    """Load the model and measure it."""
-    pair: Any = load_pair("smollm2", device="cpu", dtype="float32")
-    leave_cores_to(pair.target)
-    timers: list[Callable[[], float]] = [
-        forward_timer(pair.target, CONTEXT, count) for count in COUNTS
-    ]
-    passes = [median(1e3 * run() for _ in range(REPEATS)) for run in timers]
-    decoder = SpeculativeDecoder(pair)
+def passes(pairs: dict[str, Any], rounds: int) -> dict[str, list[str]]:
+    """Median milliseconds of a pass over each number of tokens."""
+    found: dict[str, list[str]] = {name: [] for name in pairs}
+    for count in COUNTS:
+        timers: dict[str, Callable[[], float]] = {
+            name: forward_timer(as_batch_model(pair.target), CONTEXT, count)
+            for name, pair in pairs.items()
+        }
+        times = [{name: run() for name, run in timers.items()} for _ in range(rounds)]
+        for name in pairs:
+            found[name].append(f"{1e3 * median(each[name] for each in times):.1f}")
+    return found
+
+
+def decoding(pairs: dict[str, Any], new_tokens: int) -> dict[str, list[str]]:
+    """Tokens per second of plain decoding and with drafts, and the number of same texts."""
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
-    speeds, texts = [], []
-    for k in (0, "auto"):
-        way = our_way(decoder, k, params, "suffix+head", chat=True)
-        way.decode(QUESTIONS[0], 0)  # type: ignore[arg-type]  # a text will do
-        runs = [way.decode(question, 0) for question in QUESTIONS]  # type: ignore[arg-type]
-        speeds.append(f"{median(run.decoding_speed for run in runs):.0f}")
-        texts.append([run.token_ids for run in runs])
-    same = sum(plain == drafted for plain, drafted in zip(*texts, strict=True))
-    apart = difference(pair.target, decoder.admission.encode(" ".join(QUESTIONS)))
-    return [
-        name,
-        *(f"{ms:.1f}" for ms in passes),
-        f"{apart:.2g}",
-        *speeds,
-        f"{same} of {len(QUESTIONS)}",
-    ]
+    decoders = {name: SpeculativeDecoder(pair) for name, pair in pairs.items()}
+    ways: dict[tuple[str, Any], Any] = {
+        (name, k): our_way(decoder, k, params, "suffix+head", chat=True)
+        for name, decoder in decoders.items()
+        for k in (0, "auto")
+    }
+    runs: dict[tuple[str, Any], list[Any]] = {key: [] for key in ways}
+    for question in (QUESTIONS[0], *QUESTIONS):  # the first one warms up
+        for key, way in ways.items():
+            runs[key].append(way.decode(question, 0))
+    found = {}
+    for name in pairs:
+        plain, drafted = runs[name, 0][1:], runs[name, "auto"][1:]
+        same = sum(a.token_ids == b.token_ids for a, b in zip(plain, drafted, strict=True))
+        speeds = [f"{median(run.decoding_speed for run in each):.0f}" for each in (plain, drafted)]
+        found[name] = [*speeds, f"{same} of {len(plain)}"]
+    return found
 
 
 def main() -> None:
@@ -103,21 +88,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--new-tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
-    headings = [
-        *(f"{count} tokens" for count in COUNTS),
-        "logits differ by",
-        "plain, tokens/s",
-        "suffix+head",
-        "same texts",
-    ]
-    table = Table(
-        Column(no_wrap=True), *numbers(*headings), title="A target pass, ms, and decoding"
-    )
-    table.add_row(*row("float32", options.new_tokens))
-    for bits in (8, 4):
-        GraphBuilder._product = partialmethod(_product, bits)  # type: ignore[method-assign, assignment]
-        table.add_row(*row(f"{bits} bits", options.new_tokens))
+    names = [name for name, bits in WEIGHTS.items() if bits != 4 or not row_difference(bits)]
+    pairs = {name: load_pair("smollm2", device="cpu", weights=name) for name in names}
+    leave_cores_to(next(iter(pairs.values())).target)
+    headings = [*(f"{count} tokens" for count in COUNTS), "logits differ by"]
+    headings += ["plain, tokens/s", "suffix+head", "same texts"]
+    table = Table(Column(no_wrap=True), *numbers(*headings), title="A pass, ms, and decoding")
+    times, speeds = passes(pairs, options.rounds), decoding(pairs, options.new_tokens)
+    for name, pair in pairs.items():
+        table.add_row(name, *times[name], f"{difference(pair.target):.2g}", *speeds[name])
     output(140).print(table)
 
 

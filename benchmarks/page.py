@@ -171,7 +171,7 @@ def browser(url: str, tokens: int, seed: int, *, to_the_end: bool = False) -> di
     run = page.locator(".ns-stage").get_attribute("data-run")
     with page.expect_download() as download:
         page.get_by_role("button", name="Save trace").click()
-    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    lines = Path(download.value.path()).read_text(encoding="utf-8").strip().split("\n")
     metrics: dict[str, Any] = json.loads(lines[-1])["metrics"]
     assert run is not None
     return {

@@ -5,9 +5,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
+from naive_speculate.arguments import print_for_people
+
 
 def output(width: int) -> Console:
     """The terminal, or lines of this width if the output is a file."""
+    print_for_people()
     console = Console()
     return console if console.is_terminal else Console(width=width)
 

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cluster import replicas, request_of
+from naive_speculate.arguments import print_for_people
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.serving import Engine
 from naive_speculate.serving.ray.app import DecoderArgs
@@ -139,6 +140,7 @@ def visit(
 
 def main() -> None:
     """Measure and print."""
+    print_for_people()
     parser = argparse.ArgumentParser(description="Visitors per replica.")
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--rows", type=int, default=4, help="rows of a replica")

@@ -20,6 +20,15 @@ from benchmarks.server import Server
 
 FOLDER = Path(__file__).resolve().parent
 QUESTION = "Write a Python function that reverses a list."
+MOMENTS = (1000, 2000, 3000, 4400)
+"""Milliseconds of a step's animation: the draft tokens, the target pass, the verdicts, the text."""
+MOST_STILL_BYTES = 150_000
+FREEZE = """(time) => {
+    for (const move of document.querySelector(".ns-drawing").getAnimations({ subtree: true })) {
+        move.pause();
+        move.currentTime = time;
+    }
+}"""
 SIZES = {1440: 900, 1024: 768, 390: 844}
 PATIENCE = 180_000.0
 FEWEST_FRAMES, MOST_FRAMES, SECONDS_PER_FRAME = 12, 150, 0.25
@@ -33,8 +42,9 @@ def opened(browser: Browser, url: str, width: int, theme: str = "light") -> Page
     )  # type: ignore[arg-type]
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
-    page.goto(f"{url}?__theme={theme}")
-    page.wait_for_selector("#tokens [data-step]")
+    page.goto(f"{url}{'' if '?' in url else '?'}__theme={theme}")
+    page.wait_for_selector("#tokens [data-step]", state="attached")
+    page.wait_for_selector("#ns-early", state="detached")
     return page
 
 
@@ -55,15 +65,43 @@ def finish(page: Page) -> None:
     page.wait_for_timeout(1500)  # animations
 
 
+def take(page: Page, name: str) -> None:
+    """Save what is on the screen. Raises `RuntimeError` if the file is too large."""
+    path = FOLDER / f"{name}.webp"
+    picture = Image.open(io.BytesIO(page.screenshot(type="png"))).convert("RGB")
+    picture.save(path, quality=75, method=6)
+    if path.stat().st_size > MOST_STILL_BYTES:
+        raise RuntimeError(f"{path} has {path.stat().st_size:,} bytes")
+
+
 def screens(browser: Browser, url: str) -> None:
-    """The first screen after a run, at three widths in two themes."""
+    """The first screen on arrival, at three widths in two themes."""
     for theme in ("light", "dark"):
         for width in SIZES:
             page = opened(browser, url, width, theme)
-            ask(page)
-            finish(page)
-            page.screenshot(path=FOLDER / f"page-{theme}-{width}.png")
+            page.wait_for_selector(".ns-race[data-state=done]")
+            page.wait_for_timeout(1500)
+            page.evaluate(FREEZE, MOMENTS[-1])
+            take(page, f"page-{theme}-{width}")
             page.context.close()
+
+
+def stage(browser: Browser, url: str) -> None:
+    """Four moments of a step with a rejected draft token, and lecture mode."""
+    page = opened(browser, f"{url}?embed=1&stage=1&", 1024)
+    page.locator("[data-act=end]").click()
+    page.locator("[data-act=back]").click()
+    page.wait_for_selector(".ns-drawing [data-part=fate]", state="attached")
+    for time_ in MOMENTS:
+        page.evaluate(FREEZE, time_)
+        take(page, f"step-{time_}")
+    page.context.close()
+    page = opened(browser, f"{url}?lecture=1&", 1024)
+    page.wait_for_selector(".ns-drawing svg")
+    page.wait_for_timeout(1500)
+    page.evaluate(FREEZE, MOMENTS[-1])
+    take(page, "lecture")
+    page.context.close()
 
 
 def why(browser: Browser, url: str) -> None:
@@ -119,6 +157,7 @@ def animation(browser: Browser, url: str) -> None:
 
 PICTURES: dict[str, Callable[[Browser, str], None]] = {
     "screens": screens,
+    "stage": stage,
     "why": why,
     "rooms": rooms,
     "run": animation,

@@ -3,6 +3,7 @@ differ` and `… doctor FILE`."""
 
 import argparse
 import contextlib
+import inspect
 import json
 import os
 import re
@@ -20,6 +21,9 @@ from naive_speculate.arguments import (
     as_typed,
     number,
     parsed,
+    print_for_people,
+    print_for_programs,
+    print_json,
     whole_number,
     window,
 )
@@ -97,7 +101,9 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     are not given have no value."""
     from naive_speculate import SamplingParams
 
-    meanings = dict(re.findall(r"^ +(\w+): (.+)\.$", SamplingParams.__doc__ or "", re.MULTILINE))
+    described = inspect.cleandoc(SamplingParams.__doc__ or "")
+    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)\.$", described, re.MULTILINE)
+    meanings = {name: " ".join(text.split()) for name, text in entries}
     defaults = {f.name: f.default for f in fields(SamplingParams)} | {
         "max_tokens": DEFAULT_MAX_TOKENS,
         "best_of": "n",
@@ -185,17 +191,21 @@ def _generate(arguments: Sequence[str]) -> int:
     from naive_speculate.events import FinishReason
     from naive_speculate.events.trace import dumps
     from naive_speculate.infer.threads import leave_cores_to
+    from naive_speculate.tables import rounding_bar
     from naive_speculate.terminal import TerminalView
 
     params = _params(args)
-    pair = load_pair(
-        args.target,
-        args.draft,
-        args.head,
-        device=args.device,
-        dtype=args.dtype,
-        executor=args.executor,
-    )
+    with rounding_bar() as progress:
+        pair = load_pair(
+            args.target,
+            args.draft,
+            args.head,
+            device=args.device,
+            dtype=args.dtype,
+            executor=args.executor,
+            weights=args.weights,
+            progress=progress,
+        )
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)
     cancel = threading.Event()
@@ -217,13 +227,15 @@ def _generate(arguments: Sequence[str]) -> int:
         ]
     else:
         traces = [decoder.stream(args.prompt, params, **options)]
+    if not sys.stdout.isatty():  # the text alone, which `differ` may read
+        print_for_programs()
     view = None if args.json else TerminalView()
     failure = None
     for events in traces:
         for event in events:
             failure = event.message if event.finish_reason == FinishReason.ERROR else failure
             if view is None:
-                print(dumps(event), flush=True)
+                print_json(dumps(event))
             else:
                 view.show(event)
     if cancel.is_set():
@@ -266,6 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     a proof failed; 2 for bad input or if the output cannot be written; 3 if a server's test was
     not decided; 130 if interrupted."""
     signal.signal(signal.SIGINT, _leave)
+    print_for_people()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         try:

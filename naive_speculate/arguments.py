@@ -1,8 +1,10 @@
-"""Shared parts of the command lines."""
+"""Shared parts of the command lines: options, files and standard output."""
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -75,9 +77,31 @@ def text_file(name: str) -> str:
 
 def lines_of_file(name: str) -> list[str]:
     """The type of a file with a text per line: its lines that are not empty."""
-    if not (lines := [line for line in text_file(name).splitlines() if line.strip()]):
+    # `str.splitlines` would also split at letters such as U+2028, which a prompt may hold.
+    if not (lines := [line for line in text_file(name).split("\n") if line.strip()]):
         raise argparse.ArgumentTypeError(f"must be a file of text, got {name:.60}: it has no lines")
     return lines
+
+
+def print_for_people() -> None:
+    """Let standard output keep the terminal's encoding, with a question mark for each letter
+    that it lacks. Without this, such a letter would end the program in the middle of its output
+    (on Windows, files and pipes are in the code page)."""
+    if isinstance(sys.stdout, TextIOWrapper):  # it is not in a notebook
+        sys.stdout.reconfigure(errors="replace")
+
+
+def print_for_programs() -> None:
+    """Let standard output be UTF-8 with the line end `\\n`, whatever the locale. Half a surrogate
+    pair, which UTF-8 lacks, is written as JSON would escape it."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def print_json(text: str) -> None:
+    """Print JSON for a program (see `print_for_programs`)."""
+    print_for_programs()
+    print(text, flush=True)
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
@@ -110,4 +134,10 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         default="auto",
         metavar="E",
         help="auto, onnx, torch or transformers (default: %(default)s)",
+    )
+    add(
+        "--weights",
+        default="float32",
+        metavar="W",
+        help="float32, or int8: weights rounded to 8 bits, on a CPU (default: %(default)s)",
     )

@@ -2,14 +2,16 @@
 running."""
 
 import json
-from collections import Counter
+from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _TURNS, _PLAIN_TURN, _DRAFT_TURN = 32, 1, 17
 _TRUST, _PRIOR_ACCEPTANCE, _MEMORY = 8.0, 0.5, 0.99  # of the acceptance rate
+_MOST_NOTES = 1024  # steps; older ones would count for nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,17 @@ class CostTable:
         return asdict(self) | {"verify": list(self.verify)}
 
 
+class StepCosts(NamedTuple):
+    """What one step cost: its widest window's number of drafts, the seconds of drafting (0 for
+    copied ones) and of verification, and how many drafts were accepted and judged."""
+
+    num_drafts: int
+    draft_seconds: float
+    verify_seconds: float
+    accepted: int = 0
+    judged: int = 0
+
+
 class LearnedCosts:
     """The costs of one drafter's steps on this machine, learned while running; a table, measured
     elsewhere or estimated, is the prior.
@@ -51,10 +64,21 @@ class LearnedCosts:
         self._fits: dict[int, _Fit] = {}
         self._steps = Counter[int]()  # by batch size, as the fits
         self._kept, self._seen = _TRUST * _PRIOR_ACCEPTANCE, _TRUST
+        # the last steps, each with its number of rows, and its costs where it can be learned from;
+        # they are learned when somebody asks for a window or a table
+        self.notes: deque[tuple[int, StepCosts | None]] = deque(maxlen=_MOST_NOTES)
 
     def count(self, num_rows: int) -> None:
         """Count a step of so many rows, whether or not it can be learned from."""
         self._steps[num_rows.bit_length()] += 1
+
+    def _learn_noted(self) -> None:
+        with suppress(IndexError):  # other threads may learn, too
+            while self.notes:
+                num_rows, costs = self.notes.popleft()
+                self.count(num_rows)
+                if costs is not None:
+                    self.learn(num_rows, *costs)
 
     def learn(
         self,
@@ -82,6 +106,7 @@ class LearnedCosts:
         steps one has no drafts, or else their cost and a plain step's could not be separated,
         and one has two, which show how many are accepted.
         """
+        self._learn_noted()
         turn = self._steps[num_rows.bit_length()] % _TURNS
         if turn in (_PLAIN_TURN, _DRAFT_TURN):
             return 0 if turn == _PLAIN_TURN else min(most, 2)
@@ -92,6 +117,7 @@ class LearnedCosts:
 
     def table(self, num_rows: int = 1) -> CostTable:
         """The costs in a batch of so many rows; the prior before anything was learned."""
+        self._learn_noted()
         fit = self._fits.get(num_rows.bit_length())
         if fit is None and num_rows == 1:
             return self.prior

@@ -2,6 +2,7 @@
 folders or GGUF files."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,7 @@ from naive_speculate.infer.load import (
     EXECUTORS,
     LoadOptions,
     check_executor,
+    check_weights,
     device_of,
     dtype_of,
     load_model,
@@ -44,6 +46,8 @@ def load_pair(
     dtype: str = "auto",
     executor: str = "auto",
     device_map: str | None = None,
+    weights: str = "float32",
+    progress: Callable[[float], object] | None = None,
 ) -> ModelPair:
     """Load a pair of models.
 
@@ -66,6 +70,14 @@ def load_pair(
             like any other model.
         device_map: "auto", "balanced" … spreads the target's layers over several GPUs
             (transformers' `device_map`, which needs accelerate); the draft stays on `device`.
+        weights: "float32" leaves the weights in `dtype`. "int8" rounds every matrix of target
+            and draft to 8 bits, in blocks of 32 numbers with a scale: about twice as fast on a
+            CPU, and the text with drafts is still exactly the text without. It needs ONNX
+            Runtime and a model of the Llama family; GGUF files are read by our executor, and
+            their `Q8_0` blocks are taken as they are. "int4": 4 bits, where this processor
+            computes them exactly alike alone and among others.
+        progress: Called, while weights are rounded, with the share of a model's tensors that were
+            read.
 
     Raises:
         ValueError: Naming the argument, if a model cannot be found or loaded, the tokenizers
@@ -75,7 +87,11 @@ def load_pair(
     check_executor(executor)
     sources = _sources(target, *_draft_or_head(draft, head), device)
     by_llama_cpp = (
-        executor == "auto" and sources.head is None and sources.name is None and has_llama_cpp()
+        executor == "auto"
+        and weights == "float32"
+        and sources.head is None
+        and sources.name is None
+        and has_llama_cpp()
     )
     in_llama_cpp = [
         by_llama_cpp and is_gguf(model)
@@ -83,9 +99,18 @@ def load_pair(
         if model is not None
     ]
     options = LoadOptions(
-        device, _torch_device(device, device_map, in_llama_cpp), dtype, executor, by_llama_cpp
+        device,
+        _torch_device(device, device_map, in_llama_cpp),
+        dtype,
+        executor,
+        by_llama_cpp,
+        weights,
+        progress,
     )
     found = dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
+    if device_map is not None and weights != "float32":
+        raise ValueError(f"weights={weights!r} is for one CPU, got device_map={device_map!r}")
+    check_weights(weights, executor, options.device, dtype)
     if executor == "onnx":
         choose_executor(executor, options.device, found)  # a `ValueError` where it cannot run
     tokenizer = _load_tokenizer("target", sources.target, by_llama_cpp)
@@ -99,7 +124,7 @@ def load_pair(
         tokenizer,
         draft_tokenizer=draft_tokenizer,
         head=None if sources.head is None else _load_head(sources.head, target_model, options),
-        weights=_describe_weights(sources, by_llama_cpp),
+        weights=_describe_weights(sources, options),
         **sources.measured,
     )
     if sources.name is not None:
@@ -173,9 +198,19 @@ def _sources(
     return sources
 
 
-def _describe_weights(sources: _Sources, by_llama_cpp: bool) -> str | None:
+def _describe_weights(sources: _Sources, options: LoadOptions) -> str | None:
     """The target's weights in words, such as "Q4_1 weights, dequantised"; None where its name is
     enough."""
+    words = _describe_stored(sources, options.by_llama_cpp)
+    if options.rounding is None:
+        return words
+    if words is None and (stored := stored_dtype(Path(sources.target))) is not None:
+        words = f"{str(stored).removeprefix('torch.')} weights"
+    rounded = f"rounded to {options.rounding.bits} bits"
+    return rounded if words is None else f"{words}, {rounded}"
+
+
+def _describe_stored(sources: _Sources, by_llama_cpp: bool) -> str | None:
     path, words = Path(sources.target), sources.weights
     if is_gguf(path):
         if by_llama_cpp:
@@ -189,9 +224,9 @@ def _describe_weights(sources: _Sources, by_llama_cpp: bool) -> str | None:
 def _load_head(source: str | Path, target: Any, options: LoadOptions) -> Any:
     executor = "onnx" if getattr(target, "executor", None) == "onnx" else "torch"
     device = getattr(target, "device", options.device)
-    return load_head(
-        source, target, device, dtype_of(options.dtype, options.device, None), executor
-    )
+    dtype = dtype_of(options.dtype, options.device, None)
+    # always in 8 bits: drafts change no text, and reading weights takes most of their time
+    return load_head(source, target, device, dtype, executor, in_8_bits=True)
 
 
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")

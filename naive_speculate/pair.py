@@ -14,6 +14,7 @@ from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import KVCache, LanguageModel
 from naive_speculate.known import DRAFTERS
+from naive_speculate.text import check_tokenizer
 from naive_speculate.translation import Translation, translation_between
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class ModelPair:
                 eos_token_ids(model)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
+        for name in ("tokenizer", "draft_tokenizer"):
+            check_tokenizer(getattr(self, name), name)
         if self.draft_tokenizer is not None and (self.draft is None or self.tokenizer is None):
             raise ValueError(
                 "draft_tokenizer was given without a "
@@ -261,7 +264,10 @@ class _Widened:
 def _is_of_transformers(model: Any) -> bool:
     """Whether it is a transformers model; if so, its class is imported already."""
     classes = sys.modules.get("transformers.modeling_utils")
-    return classes is not None and isinstance(model, classes.PreTrainedModel)
+    return classes is not None and isinstance(
+        getattr(model, "_orig_mod", model),  # of `torch.compile`
+        classes.PreTrainedModel,
+    )
 
 
 def _vocab_size(model: LanguageModel) -> int:

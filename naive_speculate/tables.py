@@ -1,6 +1,7 @@
 """Tables, progress bars and consoles of the command lines."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any
 
@@ -54,3 +55,14 @@ def progress_bar(console: Console, **options: Any) -> Progress:
         console=console,
         **options,
     )
+
+
+@contextmanager
+def rounding_bar() -> Iterator[Callable[[float], object]]:
+    """A bar on the terminal while weights are rounded, for `load_pair`'s `progress`."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn()
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("rounding the weights", total=1.0, visible=False)
+        yield lambda share: bar.update(task, completed=share, visible=share < 1)

@@ -32,11 +32,21 @@ def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
     )
 
 
+def check_tokenizer(tokenizer: Any, argument: str = "tokenizer") -> None:
+    """Raise a `ValueError` that names the argument if a tokenizer has no fast backend."""
+    if tokenizer is not None and not hasattr(tokenizer, "backend_tokenizer"):
+        raise ValueError(
+            f"{argument} must be a transformers tokenizer with a fast backend, got"
+            f" {type(tokenizer).__name__}"
+        )
+
+
 class Vocabulary:
     """The tokenizer interface of the engine, for a transformers tokenizer with a fast backend;
-    without one every text is ""."""
+    without one every text is "". Raises `ValueError` for another tokenizer."""
 
     def __init__(self, tokenizer: Any) -> None:
+        check_tokenizer(tokenizer)
         self.tokenizer = tokenizer
         self.backend: Any = None if tokenizer is None else tokenizer.backend_tokenizer
         added = {} if tokenizer is None else tokenizer.added_tokens_decoder
@@ -45,6 +55,7 @@ class Vocabulary:
         self.special_ids = frozenset(
             (*special, *(token for token, entry in added.items() if entry.special))
         )
+        self.added_texts = {token: str(entry.content) for token, entry in added.items()}
         self.piece = lru_cache(maxsize=None)(self._piece)
         self.text_of = lru_cache(maxsize=None)(self._text_of)
 
@@ -86,12 +97,20 @@ class Vocabulary:
         return []
 
     def bad_word_sequences(self, words: Sequence[str]) -> list[list[int]]:
-        """Token sequences that spell a word, at the start of the text and after a space."""
+        """Token sequences that spell a word, at the start of the text and after a space. Raises
+        `ValueError` if there is no tokenizer, or a word has no tokens."""
         if words and self.tokenizer is None:
             raise ValueError(f"bad_words={list(words)!r} needs a tokenizer, and this pair has none")
-        texts = [text for word in words for text in (word, " " + word.lstrip())]
-        found = [self.tokenizer(text, add_special_tokens=False).input_ids for text in texts]
-        return [ids for index, ids in enumerate(found) if ids and ids not in found[:index]]
+        found: list[list[int]] = []
+        for word in words:
+            alone, after_space = (
+                list(self.tokenizer(space + word.lstrip(), add_special_tokens=False).input_ids)
+                for space in ("", " ")
+            )
+            if not alone:
+                raise ValueError(f"bad_words holds {word!r}, which has no tokens")
+            found += [ids for ids in (alone, after_space) if ids and ids not in found]
+        return found
 
 
 class TextStream:
@@ -108,17 +127,18 @@ class TextStream:
         vocabulary: Vocabulary,
         prompt_token_ids: Sequence[int] = (),
         skip_special_tokens: bool = True,
-        spaces_between_special_tokens: bool = False,
+        spaces_between_special_tokens: bool = True,
     ) -> None:
         self._vocabulary = vocabulary
         self._skip = skip_special_tokens
-        self._spaces = spaces_between_special_tokens and not skip_special_tokens
+        self._joins_added = not (spaces_between_special_tokens or skip_special_tokens)
         self._stream = DecodeStream(skip_special_tokens=skip_special_tokens)
-        self._after_special = False
+        self._after_added = False
         self._undecided: list[int] = []
         self._shown = ""  # the prompt's part of an incomplete character
         for token in self._context(prompt_token_ids):
             self.append(token)
+        self._after_added = False
         if self._undecided:
             self._shown = vocabulary.backend.decode(
                 self._undecided, skip_special_tokens=skip_special_tokens
@@ -152,9 +172,10 @@ class TextStream:
         else:
             self._undecided.clear()
             text = self._new(text)
-            if self._spaces and special and self._after_special:
-                text = " " + text
-        self._after_special = special
+        added = self._vocabulary.added_texts.get(token_id) if self._joins_added else None
+        if added is not None and self._after_added:
+            text = added
+        self._after_added = added is not None
         return text
 
     def _new(self, text: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import naive_speculate
-from ui.gradio_gaps import quick_imports
+from ui.host.process import quick_imports
 
 settings.register_profile(
     "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -24,6 +24,7 @@ def run_program(
     folder: Path | None = None,
     stdout: Path | None = None,
     stdin: bytes = b"",
+    output: io.TextIOBase | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """What the `main` of a module prints, and its status, as if the module had been started from
     a shell.
@@ -35,10 +36,12 @@ def run_program(
             is forgotten afterwards.
         stdout: Where its output goes, which is not read then.
         stdin: What it reads.
+        output: What it writes to instead, which stays open.
     """
     before, threads, verbosity = set(sys.modules), torch.get_num_threads(), logging.get_verbosity()
     interrupted = signal.getsignal(signal.SIGINT)
-    said, written = io.StringIO(), stdout.open("w") if stdout else io.StringIO()
+    said = io.StringIO()
+    written = output or (stdout.open("w") if stdout else io.StringIO())
     try:
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(written), redirect_stderr(said):
             patch.setattr(sys, "argv", [module, *arguments])
@@ -59,7 +62,8 @@ def run_program(
             ).is_relative_to(folder):
                 del sys.modules[name]
     printed = written.getvalue() if isinstance(written, io.StringIO) else ""
-    written.close()
+    if output is None:
+        written.close()
     return subprocess.CompletedProcess([module, *arguments], status, printed, said.getvalue())
 
 

@@ -6,9 +6,11 @@ import fcntl
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from multiprocessing import get_context
@@ -152,6 +154,9 @@ def test_help_names_strategies_drafters_and_defaults():
     assert "typical_acceptance (lossy)" in said
     assert "greedy_match (as at temperature 0)" in said
     assert "Number of tokens before which nothing ends generation" in said
+    for field in fields(SamplingParams):  # its meaning, not its name alone
+        option = field.name.replace("_", "-")
+        assert not re.search(rf"--(no-)?{option} (\S+ )?(off: )?{field.name} ", said), option
     for option, default in {
         "--num-draft-tokens K": "5",
         "--verify-strategy V": "speculative_sampling",

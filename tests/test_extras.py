@@ -3,6 +3,7 @@ every package is declared."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -24,7 +25,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("xgrammar", "llama_cpp", "resource"):  # the last one as on Windows
+        if name.partition(".")[0] in ("llguidance", "llama_cpp", "resource"):  # the last one as on Windows
             tried.append(name)
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -42,7 +43,7 @@ def without(name):
 
 importlib.metadata.version = without
 """
-NEEDED = "guided_decoding needs xgrammar: pip install 'naive-speculate[guided]'"
+NEEDED = "guided_decoding needs llguidance: pip install '.[guided]' in the repository"
 
 
 PROGRAM = """
@@ -89,7 +90,7 @@ OPTIONAL = {
     "plotly",
     "pandas",
     "ray",
-    "xgrammar",
+    "llguidance",
     "llama_cpp",
     "scipy",
     "rich",
@@ -111,7 +112,22 @@ def test_what_needs_an_extra_names_it_in_one_line(bare):
     assert (status, line.startswith(f"naive_speculate: {NEEDED}")) == (2, True)
     status, (line,) = bare["gguf"]
     assert (status, "its pre-tokenizer None is supported by llama.cpp only" in line) == (2, True)
-    assert "pip install 'naive-speculate[gguf]'" in line
+    assert line.endswith("pip install '.[gguf]' in the repository")
+
+
+WRONG = re.compile(r"pip install[^\n]{0,20}naive[-_]speculate|['\"]naive-speculate\[")
+
+
+def test_no_message_or_document_installs_another_project_s_package():
+    """`naive-speculate` on PyPI is not this project."""
+    assert canonicalize_name(PROJECT["project"]["name"]) != "naive-speculate"
+    folders = ("naive_speculate", "ui", "train", "benchmarks", "docs", "deploy")
+    paths = [path for name in folders for path in (ROOT / name).rglob("*.*")]
+    paths = [path for path in (*paths, *ROOT.glob("*.*")) if path.suffix in (".py", ".md", ".yaml")]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    joined = {path: re.sub(r'"\s*f?"', "", text) for path, text in texts.items()}
+    assert len(joined) > 200
+    assert [path for path, text in joined.items() if WRONG.search(text)] == []
 
 
 def test_the_documentation_names_every_extra():

@@ -18,6 +18,8 @@ from naive_speculate.__main__ import main
 from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.text import Vocabulary
 from naive_speculate.tools.differ import Scores
+from naive_speculate.tools.prove.plan import Record, Settings, requests
+from naive_speculate.tools.prove.server import Answer
 from tests.programs import refusal
 
 DRAFT = BUNDLED_PAIR / "draft"
@@ -63,7 +65,10 @@ class CompletionsServer(ThreadingHTTPServer):
     `fault`: "" for none, "biased" for a sampler that prefers the second token, "greedy" for a
     wrong greedy token, "silent" for no logprobs, "seldom" for some without, "one" if it refuses
     several completions per request, "none" if it answers that with none, "slow" if it never ends
-    its answers after the first few.
+    its answers after the first few, "hides" if it states no logprobs after the first token (as
+    llama.cpp's server in steps with drafts), "hides, biased" if its sampler prefers the second
+    token there, "merges" if tokens that differ by a leading space are one entry, "caps" if it
+    lists five at most.
     """
 
     def __init__(self, model: Tales, fault: str) -> None:
@@ -79,19 +84,24 @@ class CompletionsServer(ThreadingHTTPServer):
             return {"choices": [self.choice(body) for _ in range(number)]}
 
     def choice(self, body: dict[str, Any]) -> dict[str, Any]:
-        ids, tokens, top = tuple(self.model.vocabulary.encode(body["prompt"])), [], []
+        ids, tokens, top, drawn = self.prompt_ids(body["prompt"]), [], [], []
         for _ in range(body["max_tokens"]):
+            if len(drawn) > 4:  # no test looks at these
+                ids = ids[: -len(drawn) + 4]
             log_probs, order, likeliest = self.model.log_probs(ids)
             token = int(order[3 if self.fault == "greedy" else 0])
             if body["temperature"]:
                 noisy = log_probs / body["temperature"] + self.random.gumbel(size=len(log_probs))
-                noisy[order[1]] += (
-                    np.log(5) if self.fault == "biased" and tokens else 0
-                )  # the first token has no drafts
+                biased = self.fault.endswith("biased") and tokens  # the first token has no drafts
+                noisy[order[1]] += np.log(5) if biased else 0
                 token = int(noisy.argmax())
             tokens.append(self.model.vocabulary.text_of(token))
             top.append(likeliest)
             ids = (*ids, token)
+            drawn.append(token)
+        if self.fault.startswith("hides"):
+            return self.hidden(tokens, top, drawn)
+        top = [self.listed(entries) for entries in top]
         seldom = self.fault == "seldom" and self.num_requests % 3 == 0
         logprobs = (
             None if seldom or self.fault == "silent" else {"tokens": tokens, "top_logprobs": top}
@@ -100,6 +110,38 @@ class CompletionsServer(ThreadingHTTPServer):
             "text": "".join(tokens),
             "logprobs": logprobs,
             "finish_reason": "stop" if seldom else "length",
+        }
+
+    def prompt_ids(self, prompt: str | list[Any]) -> tuple[int, ...]:
+        """A text, or a text and ids."""
+        text, *ids = [prompt] if isinstance(prompt, str) else prompt
+        return (*self.model.vocabulary.encode(text), *ids)
+
+    def listed(self, entries: dict[str, float]) -> dict[str, float]:
+        """The most probable tokens as the server lists them."""
+        if self.fault == "caps":
+            return dict(list(entries.items())[:5])
+        if self.fault == "merges":  # the first two are one, with the second's logprob
+            first, second, *others = entries.items()
+            return {first[0]: second[1], **dict(others)}
+        return entries
+
+    def hidden(
+        self, tokens: list[str], top: list[dict[str, float]], drawn: list[int]
+    ) -> dict[str, Any]:
+        """An answer whose tokens after the first have no logprobs."""
+        content = []
+        for index, (token, entries, number) in enumerate(zip(tokens, top, drawn, strict=True)):
+            listed = [{"token": text, "logprob": value} for text, value in entries.items()]
+            content.append(
+                {"token": token, "id": number, "logprob": 0.0, "top_logprobs": listed}
+                if not index
+                else {"token": token, "id": number, "logprob": 0.0, "top_logprobs": []}
+            )
+        return {
+            "text": "".join(tokens),
+            "logprobs": {"content": content},
+            "finish_reason": "length",
         }
 
 
@@ -245,6 +287,50 @@ def test_a_server_without_logprobs_needs_a_reference(serving, prove):
         "reports no logprobs: give a local copy of the model with --reference" in said,
     ) == (2, True)
     assert prove(server, "--samples", "30", "--reference", str(DRAFT))[0] == 0
+
+
+def test_logprobs_that_are_left_out_in_steps_with_drafts_are_asked_for_by_prefix(serving, prove):
+    quick = ("--samples", "150", "--temperatures", "1", "--json")
+    status, found = prove(serving("hides"), *quick)
+    assert (status, found["greedy"]["num_differing"], found["greedy"]["num_left_out"]) == (0, 0, 0)
+    assert found["drafted"]["known"]
+    assert found["drafted"]["num_tokens"] > 200
+    assert 0 < found["drafted"]["smallest_bias"] < 0.4
+    status, found = prove(serving("hides, biased"), *quick)
+    assert status == 1
+    differing = {test["name"] for test in found["tests"] if test["differs"]}
+    assert any(name.endswith(("position 2", "position 3")) for name in differing)
+
+
+def test_tokens_of_one_text_that_are_merged_are_refused_and_a_shorter_list_is_not(serving, prove):
+    quick = ("--samples", "30", "--temperatures", "1")
+    status, said = prove(serving("merges"), *quick)
+    assert (status, said.count("\n"), "merges tokens of one text" in said) == (2, 1, True)
+    status, found = prove(serving("caps"), *quick, "--json")
+    assert (status, found["greedy"]["num_left_out"]) == (0, 0)
+    assert found["greedy"]["num_tokens"] > 0
+
+
+def test_the_page_fits_80_columns(serving, prove, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, said = prove(serving(), "--samples", "30", "--concurrency", "16")
+    begin = said.index("test ")
+    rows = said[begin : said.index("  T: temperature")].splitlines()
+    assert rows[0].split()[-1] == "finds"
+    assert all(len(row) <= 80 and "…" not in row for row in rows)
+    assert all(row.split()[-1].startswith(("0.", "1.")) for row in rows[1:])
+    assert "a bias in them from" in said
+
+
+def test_a_recorded_answer_may_have_any_line_separator(tmp_path):
+    settings = Settings("u", "m", {}, ("p",), (1.0,), 1, 1, 1, 3, 3, 1)
+    answer = Answer("a\u2028b\u2029c\x85d", ("a\u2028b",), ((("a\u2028b", -0.5),),), False)
+    record = Record(tmp_path / "work.jsonl", settings)
+    record.add(next(requests(settings)), [answer])
+    record.add_stated((0, 1.0, ("a\u2028",)), (("b\x85", -0.5),))
+    again = Record(tmp_path / "work.jsonl", settings)
+    assert again.answers == {0: [answer]}
+    assert again.stated == {(0, 1.0, ("a\u2028",)): (("b\x85", -0.5),)}
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,15 @@ stops are exact."""
 
 import random
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.models import wrap
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from tests.tokenizers_of_tests import ODD, PROSE, byte_level, legacy, llama, unigram, wrapped
@@ -183,18 +184,85 @@ def vocabulary():
     return Vocabulary(byte_level())
 
 
-def test_special_tokens_are_skipped_or_spaced_bad_words_are_spelled_and_without_a_tokenizer_every_text_is_empty(
+def test_special_tokens_are_skipped_or_as_the_tokenizer_decodes_them_or_without_spaces_between():
+    for make in (byte_level, legacy, whole_words):
+        tokenizer = make()
+        end = tokenizer.eos_token_id
+        ids = [*tokenizer("a", add_special_tokens=False).input_ids, end, end]
+        vocabulary, decode = Vocabulary(tokenizer), tokenizer.backend_tokenizer.decode
+        for skip in (True, False):
+            joined = "".join(map(TextStream(vocabulary, (), skip).append, ids))
+            assert joined == decode(ids, skip_special_tokens=skip)
+        joined = "".join(map(TextStream(vocabulary, (), False, False).append, ids))
+        assert joined == decode(ids, skip_special_tokens=False).replace("> <", "><")
+    assert "> <" in whole_words().decode(ids)
+
+
+def test_bad_words_are_spelled_at_the_start_and_after_a_space_whatever_space_they_begin_with(
     vocabulary,
 ):
-    end = vocabulary.tokenizer.eos_token_id
-    ids = [*vocabulary.encode("a"), end, end]
-    assert "".join(map(TextStream(vocabulary).append, ids)) == "a"
-    spaced = TextStream(vocabulary, skip_special_tokens=False, spaces_between_special_tokens=True)
-    assert "".join(map(spaced.append, ids)) == "a<|end|> <|end|>"
-    sequences = vocabulary.bad_word_sequences(["fox"])  # at the start, and after a space
-    assert {vocabulary.tokenizer.decode(ids) for ids in sequences} == {"fox", " fox"}
+    for word in ("fox", " fox"):
+        sequences = vocabulary.bad_word_sequences([word])
+        assert {vocabulary.tokenizer.decode(ids) for ids in sequences} == {"fox", " fox"}
+    with pytest.raises(ValueError, match="bad_words holds '  ', which has no tokens"):
+        vocabulary.bad_word_sequences(["fox", "  "])
+
+
+def test_without_a_tokenizer_every_text_is_empty():
     without = Vocabulary(None)
     assert [*without.texts([1, 2]), without.piece(3), without.text_of(3)] == [""] * 4
+
+
+PROMPT = "There was another king, and"
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "legacy", "unigram", "whole words"])
+def test_the_text_of_the_token_that_ended_a_run_is_left_out_unless_it_is_included(kind):
+    tokenizer, rng = KINDS[kind](), random.Random(kind)
+    decode = partial(tokenizer.backend_tokenizer.decode, skip_special_tokens=False)
+    decoder = SpeculativeDecoder(
+        ModelPair(wrap(llama(tokenizer, 0)), wrap(llama(tokenizer, 1)), tokenizer)
+    )
+    some = {token for text in (*PROSE, *ODD) for token in tokenizer(text).input_ids}
+    pieces = {token: tokenizer.convert_ids_to_tokens(token) for token in some}
+    params = SamplingParams(
+        max_tokens=20, temperature=0, frequency_penalty=2, ignore_eos=True, skip_special_tokens=False,
+        allowed_token_ids=[token for token, piece in pieces.items() if not piece.startswith("<0x")],
+    )  # fmt: skip
+    prompt = decode(tokenizer(PROMPT).input_ids)
+    for k in (0, 4):
+        free = decoder.generate(PROMPT, params, num_draft_tokens=k)
+        for token in rng.sample(free.token_ids, 4):
+            at = free.token_ids.index(token)
+            before = decode([*tokenizer(PROMPT).input_ids, *free.token_ids[:at]])[len(prompt) :]
+            forming = before[-1:] + "never written"  # holds the last tokens back
+            for include in (False, True):
+                changed = replace(
+                    params,
+                    stop_token_ids=[token],
+                    include_stop_str_in_output=include,
+                    stop=[forming],
+                )
+                got = decoder.generate(PROMPT, changed, num_draft_tokens=k)
+                ids = [*tokenizer(PROMPT).input_ids, *free.token_ids[: at + include]]
+                assert prompt + got.text == decode(ids)
+                assert got.token_ids == free.token_ids[: at + 1]
+                emitted = [e.text for e in got.trace if e.kind in OUTPUT_KINDS]
+                assert "".join(emitted) == got.text == Trace.from_jsonl(got.trace.to_jsonl()).text
+                assert got.trace.finished.stop_reason == token
+
+
+def test_the_end_token_of_the_model_is_in_the_text_only_if_it_is_neither_skipped_nor_left_out():
+    tokenizer = legacy("prose")
+    end = tokenizer.eos_token_id
+    decoder = SpeculativeDecoder(ModelPair(wrap(llama(tokenizer, 0)), tokenizer=tokenizer))
+    for skip, include, text in ((False, False, ""), (False, True, "</s>"), (True, True, "")):
+        params = SamplingParams(
+            temperature=0, logit_bias={end: 100}, skip_special_tokens=skip,
+            include_stop_str_in_output=include,
+        )  # fmt: skip
+        result = decoder.generate(PROMPT, params)
+        assert (result.text, result.token_ids, result.finish_reason) == (text, [end], "stop")
 
 
 @settings(max_examples=100, deadline=None)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 from transformers import LlamaConfig
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 
 from naive_speculate import ModelPair, load_pair
-from naive_speculate.arguments import Parser, positive, whole_number
+from naive_speculate.arguments import Parser, positive, print_for_people, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel
 from train.data import (
@@ -128,6 +127,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the three stages; 2 for bad input, 130 when interrupted."""
+    print_for_people()
     given = parser().parse_args(arguments)
     try:
         train_drafter(given)
@@ -209,7 +209,7 @@ def _known(source: Source, data: Data, given: argparse.Namespace) -> Tensor:
     if not path.exists():
         counts = data.frequencies(source.vocab_size)
         known = counts.topk(min(given.vocabulary, source.vocab_size)).indices.sort().values
-        save_file({"known": known}, path)
+        save_whole({"known": known}, path)
     return load_whole(path)["known"]
 
 

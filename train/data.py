@@ -2,8 +2,10 @@
 
 A drafter learns best from the target's own text. An instruction-tuned target writes both sides
 of a conversation: after its template's user header it continues with a user turn (Xu et al.
-2024, arXiv 2406.08464, "Magpie"), and then it answers, half of the time greedily. A base target
-continues passages of given text. The hidden states and the likeliest next tokens are kept while
+2024, arXiv 2406.08464, "Magpie"), and then it answers, half of the time greedily. What it answers
+is always the whole prompt, rendered and tokenised as `chat=True` does: where the turn that it
+wrote has other tokens there, it reads the prompt again. A base target continues passages of
+given text. The hidden states and the likeliest next tokens are kept while
 the target writes, so that training needs no further forward of the target.
 
 Results are parts of `PART_SIZE` conversations, `part-00000.safetensors` and so on. An
@@ -14,8 +16,10 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -26,6 +30,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from naive_speculate import ModelPair
+from naive_speculate.text import Vocabulary, num_shared
 from train.progress import Progress
 
 PART_SIZE = 64
@@ -34,9 +39,12 @@ ROW_TOKENS = (
     16_384  # cached tokens of all rows together: long conversations run in narrower batches
 )
 MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
+BEGINNING = 32  # tokens of a passage that a base target continues
 GIVEN_BATCH_TOKENS = 2_048
 
-OPENINGS = tuple((Path(__file__).parent / "openings.txt").read_text(encoding="utf-8").splitlines())
+OPENINGS = tuple(
+    (Path(__file__).parent / "openings.txt").read_text(encoding="utf-8").rstrip("\n").split("\n")
+)
 """First words of some user turns, so that every kind of task occurs."""
 PASSAGE_TASKS = (
     "Summarize the following text:\n\n{}",
@@ -80,27 +88,80 @@ class Conversation:
         return len(self.states) - (self.answer_start or 0)
 
 
-class Template(NamedTuple):
-    """The token ids around a user turn: `before` it, and `between` it and the answer."""
+class Template:
+    """The tokens that a chat template gives user turns.
 
-    before: list[int]
-    between: list[int]
+    Args:
+        tokenizer: A tokenizer with a chat template.
+
+    Attributes:
+        before: The tokens before every turn.
+        between: Those between most turns and the answer. Some tokenizers merge them with the
+            turn's last word, so compare a prompt with `prompt`.
+
+    Raises:
+        ValueError: If the template fails, does not contain the user's words, or has nothing before
+            them.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer, self._vocabulary = tokenizer, Vocabulary(tokenizer)
+        mark = "<<user turn>>"
+        if mark not in self._applied(mark, tokenize=False):
+            raise ValueError("the chat template does not contain the user's words unchanged")
+        self.before = self.begun("")
+        if not self.before:
+            raise ValueError("the chat template has nothing before the user's words")
+        ends = _common([self.prompt(word)[::-1] for word in _BEGINNINGS])[::-1]
+        self.between = ends or self.prompt(mark)[len(self.begun(mark)) :]
+
+    def prompt(self, turn: str) -> list[int]:
+        """The token ids of a prompt with one user turn, as `chat=True` has them."""
+        return list(self._applied(turn))
+
+    def begun(self, opening: str) -> list[int]:
+        """A prompt's tokens up to the words that a user turn begins with, as far as they do not
+        depend on what follows."""
+        opening = opening.rstrip()
+        space = " " if opening else ""
+        return _common([self.prompt(opening + space + word) for word in _BEGINNINGS])
+
+    def turn(self, tokens: Sequence[int]) -> str:
+        """The text of a turn, from the tokens of a prompt up to its end, without spaces around
+        it."""
+        texts = self._vocabulary.texts
+        return "".join(texts(tokens)).removeprefix("".join(texts(self.before))).strip()
+
+    def _applied(self, turn: str, **options: Any) -> Any:
+        try:
+            return self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": turn}],
+                add_generation_prompt=True,
+                return_dict=False,
+                **options,
+            )
+        except Exception as error:  # a template is a program, which may fail in any way
+            said = f"{type(error).__name__}: {' '.join(str(error).split()):.300}"
+            raise ValueError(f"the chat template fails: {said}") from None
+
+
+_BEGINNINGS = ("a", "The", "1")  # words with no token in common, whatever the tokenizer
+
+
+def _common(token_ids: Sequence[list[int]]) -> list[int]:
+    """The common beginning of several lists."""
+    first, *others = token_ids
+    return first[: min(num_shared(first, other) for other in others)]
 
 
 def chat_template(tokenizer: Any) -> Template | None:
-    """Split the tokenizer's chat template around a user turn; None for a base model without one."""
-    if not getattr(tokenizer, "chat_template", None):
-        return None
-    mark = "<<user turn>>"
-    text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": mark}], tokenize=False, add_generation_prompt=True
-    )
-    before, found, between = text.partition(mark)
-    if not found:
-        raise ValueError("the chat template does not contain the user's words unchanged")
-    return Template(
-        *(tokenizer(part, add_special_tokens=False).input_ids for part in (before, between))
-    )
+    """The tokenizer's chat template; None for a base model without one."""
+    return Template(tokenizer) if getattr(tokenizer, "chat_template", None) else None
+
+
+def beginning(tokenizer: Any, passage: Sequence[int]) -> list[int]:
+    """The first tokens of a passage, as those of a prompt of text."""
+    return list(tokenizer(tokenizer.decode(passage)).input_ids)[:BEGINNING]
 
 
 def source_of(pair: ModelPair, target: str, layers: Sequence[int]) -> Source:
@@ -126,8 +187,9 @@ def open_work(work: Path, source: Source) -> None:
     """Create the work folder, or check that it holds data of the same source."""
     path = work / "data.json"
     if not path.exists():
-        work.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(source._asdict(), indent=1) + "\n", encoding="utf-8")
+        with whole_file(path) as partial:
+            work.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(source._asdict(), indent=1) + "\n", encoding="utf-8")
         return
     try:
         found = dict(json.loads(path.read_text(encoding="utf-8")))
@@ -151,15 +213,28 @@ def answer_tokens(path: Path) -> int:
     return int((part["lengths"] - part["answer_starts"]).sum())
 
 
-def save_whole(tensors: dict[str, torch.Tensor], path: Path) -> None:
-    """Write a file of a work folder, whole or not at all."""
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file to write, which takes its place in the work folder once it is whole. Raises
+    `ValueError` if it cannot be written."""
     partial = path.with_suffix(".partial")
     try:
-        save_file(tensors, partial)
-    except (OSError, SafetensorError) as error:
-        partial.unlink(missing_ok=True)
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    # safetensors and torch have errors of their own for a full disk
+    except (OSError, SafetensorError, RuntimeError) as error:
         raise ValueError(f"--work {path.parent}: cannot be written: {error}") from None
-    partial.replace(path)
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def save_whole(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Write a file of tensors in a work folder, whole or not at all."""
+    with whole_file(path) as partial:
+        save_file(tensors, partial)
 
 
 def load_whole(path: Path) -> dict[str, torch.Tensor]:
@@ -206,6 +281,9 @@ class Collector:
         self.tokenizer = pair.tokenizer
         self.layers = source.layers
         self.template = chat_template(self.tokenizer)
+        self.openings = {
+            text: self.template.begun(text) if self.template else [] for text in ("", *OPENINGS)
+        }
         self.ends = set(getattr(self.target, "eos_token_ids", ()))
         self.random = random.Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
@@ -228,18 +306,15 @@ class Collector:
         temperature = self.random.choice((0.0, 0.0, 0.8, 1.0))
         passage = self.random.choice(passages) if passages else []
         if self.template is None:
-            start = passage[:32]
+            start = beginning(self.tokenizer, passage)
             return Conversation(start, len(start), len(start) + MAX_ANSWER, temperature)
         if passage:
             turn = self.random.choice(PASSAGE_TASKS).format(self.tokenizer.decode(passage))
-            tokens = [*self.template.before, *self._encode(turn), *self.template.between]
+            tokens = self.template.prompt(turn)
             return Conversation(tokens, len(tokens), len(tokens) + MAX_ANSWER, temperature)
         opening = self.random.choice(OPENINGS) if self.random.random() < 0.4 else ""
-        tokens = [*self.template.before, *self._encode(opening)]
+        tokens = list(self.openings[opening])
         return Conversation(tokens, None, len(tokens) + MAX_TURN, temperature)
-
-    def _encode(self, text: str) -> list[int]:
-        return list(self.tokenizer(text.rstrip(" "), add_special_tokens=False).input_ids)
 
     @torch.inference_mode()
     def _step(self, rows: Sequence[Conversation], cache: Any) -> None:
@@ -263,19 +338,26 @@ class Collector:
             row.states.append(states[index])
             row.likeliest.append((kept_ids[index], kept_log_probs[index]))
             if len(row.states) == len(row.tokens):
-                self._append(row, chosen[index])
+                if row.answer_start is None and (
+                    chosen[index] in self.ends or len(row.tokens) >= row.limit
+                ):
+                    if not self._ask(row):
+                        cache.clear_row(index)
+                else:
+                    row.tokens.append(chosen[index])
 
-    def _append(self, row: Conversation, token: int) -> None:
-        """Add a sampled token; after a user turn, the template's answer header follows."""
-        if row.answer_start is not None:
-            row.tokens.append(token)
-        elif token in self.ends or len(row.tokens) >= row.limit:
-            assert self.template is not None
-            row.tokens.extend(self.template.between)
-            row.answer_start = len(row.tokens)
-            row.limit = len(row.tokens) + MAX_ANSWER
-        else:
-            row.tokens.append(token)
+    def _ask(self, row: Conversation) -> bool:
+        """End a user turn: the whole prompt, with the template's answer header, is to be answered.
+        Returns whether the target has read its beginning; else it reads the prompt again."""
+        assert self.template is not None
+        read = row.tokens
+        row.tokens = self.template.prompt(self.template.turn(read))
+        row.answer_start = len(row.tokens)
+        row.limit = row.answer_start + MAX_ANSWER
+        if len(read) < len(row.tokens) and row.tokens[: len(read)] == read:
+            return True
+        row.states, row.likeliest = [], []
+        return False
 
     def _finished(self, row: Conversation) -> bool:
         if row.answer_start is None or len(row.states) <= row.answer_start:
@@ -330,16 +412,19 @@ def score(
 def _text_of(path: Path) -> str:
     try:
         content = (lzma.decompress if path.suffix == ".xz" else bytes)(path.read_bytes())
-        return io.TextIOWrapper(io.BytesIO(content), "utf-8").read()  # with line ends of one kind
+        # with line ends of one kind, and without a mark at the beginning
+        return io.TextIOWrapper(io.BytesIO(content), "utf-8-sig").read()
     except (ValueError, lzma.LZMAError) as error:
         raise ValueError(f"{path} holds no text in UTF-8: {error}") from None
 
 
 def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]:
     """Conversations of a JSON-lines file with `prompt` and `answer` token ids; `.xz` files are
-    unpacked."""
+    unpacked. Empty lines are skipped."""
     found = []
     for number, line in enumerate(io.StringIO(_text_of(path)), 1):
+        if not line.strip():
+            continue
         try:
             given = json.loads(line)
             prompt, answer = list(map(int, given["prompt"])), list(map(int, given["answer"]))

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
+from safetensors import SafetensorError
 from transformers import LlamaForCausalLM
 
 from train.block import BlockModel
@@ -48,13 +49,14 @@ def check_out(folder: Path, *others: Path) -> None:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """An empty folder next to this one, which is removed at the end."""
+    """An empty folder next to this one, which is removed at the end. Raises `ValueError` if
+    something cannot be written there."""
     partial = folder.resolve().with_name(folder.resolve().name + ".partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise ValueError(f"--out {folder}: cannot be written: {error}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -142,4 +144,9 @@ def export_model(model: LlamaForCausalLM, tokenizer: Any, folder: Path) -> None:
     with whole_folder(folder) as partial:
         model.half().save_pretrained(partial, max_shard_size=MAX_SHARD_SIZE)
         model.float()
-        tokenizer.save_pretrained(partial)
+        try:
+            tokenizer.save_pretrained(partial)
+        except OSError:
+            raise
+        except Exception as error:  # tokenizers raises plain Exception
+            raise OSError(str(error)) from None

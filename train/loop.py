@@ -2,7 +2,6 @@
 left."""
 
 import csv
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from train.batches import Batch, Data
+from train.data import whole_file
 from train.progress import Progress
 
 CHECKPOINT_SECONDS = 600.0  # between checkpoints, and held-out figures
@@ -153,17 +153,8 @@ class Training:
             "seconds": self.seconds,
             "optimizer": self.optimizer.state_dict(),
         }
-        partial = self.path.with_suffix(".partial")
-        try:
+        with whole_file(self.path) as partial:
             torch.save(state, partial)
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-        except (OSError, RuntimeError) as error:
-            partial.unlink(missing_ok=True)
-            raise ValueError(
-                f"--work {self.work}: the checkpoint cannot be written: {error}"
-            ) from None
-        partial.replace(self.path)
 
     def resume(self) -> None:
         """Continue from the checkpoint, if there is one."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from naive_speculate.infer.llama.cuda_graphs import Place
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaLayer, rotation
-from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template
+from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template, beginning
 from train.progress import Progress
 from train.texts import MIN_ANSWER, Texts, joined, whole_conversations
 
@@ -233,7 +233,8 @@ def stream(
     seed: int,
 ) -> Texts:
     """Conversations with `wanted` answer tokens in all: user turns that the target begins
-    itself; with passages, a seventh is about those and about its own answers. A base target
+    itself; with passages, a seventh is about those and about its own answers. Where a turn has
+    other tokens in the whole prompt, the target answers that one instead. A base target
     continues the passages. Raises a `ValueError` if the target cannot write them."""
     lean = pair.target._forward
     ends, chooser = pair.target.eos_token_ids, random.Random(seed)
@@ -258,15 +259,15 @@ def stream(
         return joined(found)
 
     if template is None:
-        texts = written([passage[:32] for passage in passages], ANSWERING, wanted, rows)
+        prompts = [beginning(pair.tokenizer, passage) for passage in passages]
+        texts = written(prompts, ANSWERING, wanted, rows)
     else:
-        encode = pair.tokenizer
-        openings = [
-            list(encode(text, add_special_tokens=False).input_ids)
-            for text in (*[""] * len(OPENINGS), *OPENINGS)
-        ]
+        openings = [template.begun(text) for text in (*[""] * len(OPENINGS), *OPENINGS)]
         share = wanted * 6 // 7 if passages else wanted
-        texts = written([[*template.before, *opening] for opening in openings], TURN, share, rows)
+        texts, others = _as_rendered(written(openings, TURN, share, rows), template)
+        missing = share - int(texts.answers.sum())
+        if others and missing > 0:
+            texts = joined([texts, written(others, ANSWERING, missing, rows)])
         if passages:
             some = map(texts.conversation, range(min(len(texts.lengths), 4 * len(passages))))
             own = [
@@ -275,17 +276,27 @@ def stream(
                 if len(answer := tokens[answers][:-1].tolist()) >= OWN_PASSAGE
             ]
             about = [
-                encode.decode(chooser.choice(source))
+                pair.tokenizer.decode(chooser.choice(source))
                 for source in (passages, own or passages)
                 for _ in passages
             ]
-            asked = [
-                encode(
-                    chooser.choice(PASSAGE_TASKS).format(text), add_special_tokens=False
-                ).input_ids
-                for text in about
+            prompts = [
+                template.prompt(chooser.choice(PASSAGE_TASKS).format(text)) for text in about
             ]
-            prompts = [[*template.before, *ids, *template.between] for ids in asked]
             texts = joined([texts, written(prompts, ANSWERING, wanted - share, max(1, rows // 2))])
     progress.print()
     return texts
+
+
+def _as_rendered(texts: Texts, template: Template) -> tuple[Texts, list[list[int]]]:
+    """The conversations whose prompts are tokens of the template for the turns that the target
+    wrote; and those tokens for the turns of all others."""
+    same, others = [], []
+    for number in range(len(texts.lengths)):
+        prompt = texts.prompt(number)
+        turn = template.turn(prompt[: len(prompt) - len(template.between)])
+        if prompt == (rendered := template.prompt(turn)):
+            same.append(number)
+        else:
+            others.append(rendered)
+    return texts.chosen(torch.tensor(same, dtype=torch.int64)), others

@@ -44,6 +44,20 @@ class Texts:
         part = slice(start := int(self.starts[number]), start + int(self.lengths[number]))
         return self.tokens[part], self.answers[part]
 
+    def prompt(self, number: int) -> list[int]:
+        """The tokens of one conversation up to its answer."""
+        tokens, answers = self.conversation(number)
+        prompt: list[int] = tokens[: int(answers.int().argmax())].tolist()
+        return prompt
+
+    def chosen(self, numbers: Tensor) -> "Texts":
+        """Some of the conversations."""
+        lengths = self.lengths[numbers]
+        starts = lengths.cumsum(0) - lengths
+        first = torch.repeat_interleave(self.starts[numbers] - starts, lengths)
+        index = first + torch.arange(len(first))
+        return Texts(self.tokens[index], self.answers[index], starts, lengths)
+
 
 def whole_conversations(tokens: Tensor, answers: Tensor, first: Tensor) -> Texts:
     """The conversations in rows, `[rows, steps]` each, that begin and end there and have an
@@ -87,7 +101,7 @@ class TextData(Data):
         numbers = torch.arange(len(texts.lengths))
         held_out = torch.tensor(
             [
-                zlib.crc32(bytes(str(self._prompt(n)), "ascii")) % HELD_OUT == 0
+                zlib.crc32(bytes(str(self.texts.prompt(n)), "ascii")) % HELD_OUT == 0
                 for n in numbers.tolist()
             ]
         )
@@ -115,13 +129,7 @@ class TextData(Data):
         return torch.bincount(self.texts.tokens[counted].long(), minlength=vocab_size).float()
 
     def prompts(self) -> list[list[int]]:
-        return [self._prompt(number) for number in self.kept_out.tolist()]
-
-    def _prompt(self, number: int) -> list[int]:
-        """A conversation up to its answer."""
-        tokens, answers = self.texts.conversation(number)
-        prompt: list[int] = tokens[: int(answers.int().argmax())].tolist()
-        return prompt
+        return [self.texts.prompt(number) for number in self.kept_out.tolist()]
 
     def _groups(self, numbers: Tensor, batch_tokens: int) -> list[Tensor]:
         return [

@@ -32,8 +32,8 @@ LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
 """The page's languages by code. All but English, the source, have a table of translations in
 `assets/languages`."""
 _OF_PARTS = (
-    "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies"
-    " connection"
+    "page machine race tokens rounds player odds waterfall experiments lessons redraw rooms"
+    " strategies connection"
 )
 STYLE_SHEETS = [
     *_OF_PARTS.split(),
@@ -207,6 +207,11 @@ def variables() -> str:
             f"{selector} {{{''.join(f'--ns-{name}:{color};' for name, color in named.items())}}}\n"
         )
     return "".join(rules)
+
+
+def variable(name: str) -> str:
+    """The CSS variable of a colour (see `variables`)."""
+    return f"var(--ns-{name})"
 
 
 def theme() -> gr.themes.Base:

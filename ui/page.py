@@ -27,10 +27,10 @@ from ui.experiments.explore import build_explore
 from ui.experiments.learn import build_learn, lesson_in
 from ui.experiments.rooms import ROOMS
 from ui.explain.glossary import glossary
-from ui.gradio_gaps import trust
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, silence_library_logs
 from ui.host.limits import MAX_TRACE_BYTES, server_functions, server_options
+from ui.host.process import trust
 from ui.host.queue import open_queue
 from ui.notify import QUIET, warn
 from ui.run.api import add_api

@@ -8,6 +8,7 @@ writes its files and yields its progress.
 import argparse
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from ui.experiments.lessons.lesson import Data, Trial
 from ui.experiments.sweep import prompts_for, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
+from ui.host.measuring import NotMeasured
 from ui.run.recorded import FOLDER, PLAIN, SPECULATIVE, recording_of
 from ui.run.settings import Settings
 
@@ -41,17 +43,20 @@ def record_run(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     """The run that visitors see first, with and without drafts.
 
     With one seed all runs of a kind differ only in their times, so the fastest is the least
-    disturbed. The last event contains the speedup from the quietest measurement.
+    disturbed. The last event contains the speedup from the quietest measurement, unless the text is
+    too short for one.
     """
     _, settings = recording_of(_target(catalog))
     traces, plain, measured = list[Trace](), list[list[Event]](), list[MeasuredSpeedup]()
     for number in range(HEATS):
         traces.append(Trace(catalog.stream("", settings.request())))
         plain.append([])
-        measured.append(catalog.measure("", settings.request(), plain[-1]))
+        with suppress(NotMeasured):  # the text may be too short
+            measured.append(catalog.measure("", settings.request(), plain[-1]))
         yield number + 1, HEATS
     fastest = min(traces, key=lambda trace: trace[-1].time)
-    fastest[-1].speedup = min(measured, key=lambda found: found.high / found.low)
+    if measured:
+        fastest[-1].speedup = min(measured, key=lambda found: found.high / found.low)
     fastest.save(folder / SPECULATIVE.name)
     slow = min(plain, key=lambda events: events[-1].time)
     Trace(event for event in slow if event.kind in (EventKind.STARTED, *OUTPUT_KINDS)).save(

@@ -4,7 +4,7 @@
 import { inLanguage } from "./dom.js";
 import { count, mean, milliseconds, percent, sum, two, whole } from "./format.js";
 import { plot } from "./plot.js";
-import { byPlace, costsOf, luckOf, otherWay, summaries, tokensPerPass } from "./summary.js";
+import { byPlace, costsOf, otherWay, summaries, tokensPerPass } from "./summary.js";
 import { checkOf, gain, windows } from "./theory.js";
 
 const WAITING = "No step is finished yet.";
@@ -102,7 +102,7 @@ export function positions({ rounds, sums, started }) {
     return [kept, reached(place), percent(kept / reached(place)), percent(kept / windows)];
   });
   const alpha = sums.accepted / sums.judged;
-  const luck = luckOf({ sums, started });
+  const { luck } = sums;
   const other = otherWay({ rounds, started });
   const said = luck?.sentence ?? `Accepted when reached: α = ${two(alpha)} over all positions`;
   return figure(

@@ -1,5 +1,5 @@
 // The connection to the server: when it breaks, the page says so and waits. Gradio would ask every two seconds, show an error
-// each time, and finally reload the page without its run and settings (see ui/gradio_gaps.py).
+// each time, and finally reload the page without its run and settings (see ui/host/process.py).
 //
 // Gradio's calls use `fetch`. A broken stream of results is ended properly here, so its call fails. The run on the stage
 // continues on the server, and the stage requests the rest (see stage.js).

@@ -1,6 +1,7 @@
 // The visitor as the drafter: each word goes to the server with the text so far, which only this page stores.
 
 import { addressWith, copyLink, make, query } from "./dom.js";
+import { copyAsText } from "./tokens.js";
 import { chipText, count, mean, number } from "./format.js";
 import { drawVerdict } from "./inspector.js";
 import { Room, lookAt } from "./rooms.js";
@@ -34,6 +35,7 @@ class DraftYourself {
       if (always.checked) sure.value = 100;
       this.form.querySelector("output").textContent = `${sure.value}%`;
     });
+    copyAsText(this.find(".ns-your-text"));
     this.find("[data-act='again']").addEventListener("click", () => this.leave());
     this.find("[data-act='share']").addEventListener("click", ({ target }) => this.share(target));
   }

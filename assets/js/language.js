@@ -5,7 +5,7 @@
 
 window.speak = (table) => {
   // Texts of models and visitors, and figures, whose words are translated before they are drawn.
-  const THEIRS = "script, style, pre, textarea, .ns-token, .ns-chip, .ns-paragraph, .ns-clean, .ns-lane-text, .ns-zoom-word, .ns-your-text, .ns-lp-text, " +
+  const THEIRS = "script, style, pre, textarea, .ns-token, .ns-chip, .ns-paragraph, .ns-clean, .ns-own, .ns-your-text, .ns-lp-text, " +
     ".ns-lp-rest th:not(:has(em)), .ns-odds tbody th > :not(em), .ns-tip-head span, .ns-others-round th span, .ns-theirs, #learn-prompt, .js-plotly-plot";
   const ATTRIBUTES = ["title", "aria-label", "placeholder", "aria-valuetext", "data-name", "data-head"];
   const MOST_KNOWN = 5000;

@@ -2,7 +2,7 @@
 // it was recorded; a live run sends the same content with other numbers.
 
 import { answerTo, isLost, whenBack } from "./connection.js";
-import { addressWith, button, change, copyBy, finder, lecturing, make, onKeys, onLink, query, readdress } from "./dom.js";
+import { addressWith, button, change, copyBy, finder, make, onKeys, onLink, query, readdress } from "./dom.js";
 import { sum } from "./format.js";
 import { plot } from "./plot.js";
 import { expectedTokens } from "./theory.js";
@@ -11,7 +11,6 @@ const WAITING = "Waiting for the machine …";
 const STOPPED = "Stopped. The picture shows the results so far.";
 const CALCULATED = "Calculated from the data sheets.";
 const EXERCISES = "Exercises";
-const [LARGEST, SMALLEST] = [30, 18]; // pixels of type in lecture mode
 
 export function mount(component) {
   new Learn(component).open();
@@ -22,7 +21,6 @@ class Learn {
     Object.assign(this, component);
     this.root = this.element.querySelector(".ns-learn");
     this.find = finder(this.root);
-    this.parts = [".ns-lesson-words", ".ns-lesson-view"].map(this.find);
     this.courses = [...this.root.querySelectorAll("[data-lesson]")];
     this.contents = new Map(); // each lesson's content, recorded or live
     this.answers = [{}, ...this.courses.map(() => ({}))]; // what the reader answered, by lesson and step
@@ -45,9 +43,7 @@ class Learn {
     const passed = () => this.find(".ns-lesson-bar").getBoundingClientRect().bottom < 0; // below the lesson Page keys scroll
     const keys = { ArrowRight: on, PageDown: on, ArrowLeft: back, PageUp: back };
     onKeys(keys, ({ key }) => this.shown && !(key.startsWith("Page") && passed()));
-    // Its tab was opened, lecture mode begins or ends, a chart was drawn, or the answers are opened.
-    const resized = new ResizeObserver(() => { this.address(); this.fit(); });
-    for (const part of [this.root, ...this.parts]) resized.observe(part);
+    new ResizeObserver(() => this.address()).observe(this.root); // its tab was opened
   }
 
   get shown() {
@@ -121,7 +117,6 @@ class Learn {
     this.show(view);
     this.buttons(steps);
     this.address();
-    this.fit();
   }
 
   // The reader's answers to the questions that this step resolves.
@@ -139,18 +134,6 @@ class Learn {
       answers.push(make("p", "ns-answer", `The answer comes in step ${last}.`));
     }
     this.find(".ns-answers").replaceChildren(...answers);
-  }
-
-  // In lecture mode a step fits the screen: the type of words and picture is as large as it can be.
-  fit() {
-    const box = this.find(".ns-lesson");
-    const fits = (part) => box.scrollHeight <= box.clientHeight && part.scrollWidth <= part.clientWidth;
-    const large = lecturing() && this.content && this.shown;
-    for (const part of this.parts) part.style.setProperty("--size", large ? `${SMALLEST}px` : "");
-    for (const part of large ? this.parts : []) {
-      let size = LARGEST;
-      do part.style.setProperty("--size", `${size}px`); while (!fits(part) && --size >= SMALLEST);
-    }
   }
 
   ask(question) {

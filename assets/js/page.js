@@ -71,17 +71,19 @@ function lectures(button) {
   document.addEventListener("keydown", ({ key, ctrlKey, metaKey, altKey }) => {
     if (lecturing() && key === "Escape" && !ctrlKey && !metaKey && !altKey && !document.querySelector(OPEN)) turn(false);
   }, true);
-  const press = (name) => () => document.querySelector(`.ns-stage [data-act="${name}"]`).click();
-  const keys = { ArrowLeft: press("back"), ArrowRight: press("forward"), " ": press("play"), Home: press("start"), End: press("end") };
+  const press = (name) => () => document.querySelector(`.ns-machine [data-act="${name}"]`).click();
+  const [back, forward] = ["back", "forward"].map(press);
+  const keys = { ArrowLeft: back, PageUp: back, ArrowRight: forward, PageDown: forward, " ": press("play"), Home: press("start"), End: press("end") };
   onKeys(keys, ({ key, target }) => lecturing() && document.querySelector(".ns-stage")?.checkVisibility() &&
     !target.closest?.(key === " " ? "[role=tab], button, summary, a" : "[role=tab]"));
   if (query().get("lecture") === "1") turn(true);
 }
 
-// One run, or one lesson, and a link to the whole page.
+// One run, its stage alone or one lesson, and a link to the whole page.
 function embed() {
   document.body.classList.add("ns-embed");
-  const looks = { class: "ns-whole", href: addressWith({ embed: null }), target: "_blank", rel: "noopener" };
+  document.body.classList.toggle("ns-machine-only", query().get("stage") === "1");
+  const looks = { class: "ns-whole", href: addressWith({ embed: null, stage: null }), target: "_blank", rel: "noopener" };
   document.body.append(make("a", looks, "Open the whole page"));
 }
 

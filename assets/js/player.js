@@ -1,10 +1,11 @@
 // The position of playback, the replay bar, and saving or opening a trace.
 
 import { answerTo } from "./connection.js";
-import { finder, write } from "./dom.js";
+import { write } from "./dom.js";
 import { download } from "./downloads.js";
 import { nameOf } from "./format.js";
 
+const STEP_SECONDS = 4.4; // of a step on the machine at normal speed
 const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as in ui/host/limits.py
 
 // The position of playback: `cursor` events are shown. Live, the cursor follows new events; in a replay it follows a clock;
@@ -12,8 +13,8 @@ const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as in ui/host/limits.py
 // of a step have the time of its end. Its start and drafting time come from the step event, and draft tokens are spread evenly
 // over the latter.
 export class Player {
-  speed = 1;
-  rounds = false; // whether the clock has one second per step
+  speed = 0.23;
+  rounds = true; // whether the clock has one second per step
 
   constructor() {
     this.reset();
@@ -45,13 +46,20 @@ export class Player {
     for (let n = begin; n < this.length; n += 1) {
       const place = n - begin + 1; // the draft tokens come first
       const time = place <= drafts ? end - total + seconds * place / drafts : end;
-      this.times[n] = [time, this.ends.length + 0.8 * place / (this.length - begin)];
+      const share = place <= drafts ? 0.22 * place / drafts // as in machine.js
+        : place < this.length - begin - 1 ? 0.41 + 0.32 * (place - drafts) / drafts : 0.9;
+      this.times[n] = [time, this.ends.length + share];
     }
     this.ends.push(this.length);
   }
 
   get length() {
     return this.events.length;
+  }
+
+  // The number of steps that have ended.
+  get steps() {
+    return this.ends.length;
   }
 
   // The number of completely shown steps.
@@ -128,26 +136,32 @@ export class Player {
 }
 
 export class Controls {
-  constructor({ element, trigger, server }, player, wake) {
-    Object.assign(this, { element, trigger, server, player, wake, find: finder(element) });
+  constructor({ element, trigger, server }, player, machine, wake) {
+    const find = (selector) => machine.find(selector) ?? element.querySelector(selector);
+    Object.assign(this, { element, trigger, server, player, machine, wake, find });
     this.root = element.querySelector(".ns-stage");
     this.slider = this.find(".ns-slider");
     this.clock = this.find(".ns-clock");
     this.toggle = this.find("[data-act='play']");
     const [speed, file] = [".ns-speed", ".ns-file"].map(this.find);
     const acts = {
-      play: () => (player.going ? player.pause() : player.play()),
-      back: () => player.step(-1),
-      forward: () => player.step(1),
-      start: () => player.seek(1),
-      end: () => player.seek(player.length),
+      play: () => this.play(),
+      back: () => this.step(-1),
+      forward: () => this.step(1),
+      start: () => { player.seek(1); machine.show(0, 0); },
+      end: () => { player.seek(player.length); machine.show(player.steps - 1); },
       save: () => this.save(),
       open: () => file.click(),
     };
     for (const [name, act] of Object.entries(acts)) {
       this.find(`[data-act='${name}']`).addEventListener("click", () => { act(); wake(); });
     }
-    this.slider.addEventListener("input", () => { player.seek(Number(this.slider.value)); wake(); });
+    this.slider.addEventListener("input", () => {
+      machine.touch();
+      player.seek(Number(this.slider.value));
+      machine.show(Math.max(0, player.round(player.aim()) - 1));
+      wake();
+    });
     speed.addEventListener("change", () => {
       const [first, second] = speed.value.split(":");
       player.change(Number(second || first), first === "rounds");
@@ -160,15 +174,43 @@ export class Controls {
     dropping("drop", ({ dataTransfer }) => { this.root.classList.remove("ns-drop"); this.open(dataTransfer.files[0]); });
   }
 
+  play() {
+    const { player, machine } = this;
+    const going = player.going || machine.looping;
+    machine.touch();
+    if (going) return player.pause();
+    player.play();
+    machine.step = -1; // so that it follows
+  }
+
+  // A step is played, whichever way it was reached.
+  step(direction) {
+    const { player, machine } = this;
+    machine.touch();
+    player.step(direction);
+    const step = player.round(player.aim()) - 1;
+    if (step < 0) machine.show(0, 0); else machine.play(step);
+  }
+
+  // During playback the machine plays the step at the cursor, in the same time.
+  follow() {
+    const { player, machine } = this;
+    const step = player.round(player.cursor);
+    if (!player.playing || step === machine.step || step >= player.steps) return;
+    machine.play(step, player.rounds ? STEP_SECONDS * player.speed : Infinity);
+  }
+
   draw(live, { num_draft_tokens: k }) {
-    const { player } = this;
-    const label = player.going ? "Pause" : "Play";
+    const { player, machine } = this;
+    this.follow();
+    const label = player.going || machine.looping ? "Pause" : "Play";
     if (this.toggle.title !== label) {
       this.toggle.title = this.toggle.ariaLabel = label;
-      this.toggle.dataset.going = String(player.going);
+      this.toggle.dataset.going = String(label === "Pause");
     }
     const { time = 0 } = player.events[player.cursor - 1] ?? {};
-    const text = `step ${player.round(player.cursor)} of ${player.ends.length} · ${time.toFixed(2)} s`;
+    const shown = machine.looping ? machine.step + 1 : player.round(player.cursor);
+    const text = `step ${shown} of ${player.ends.length} · ${time.toFixed(2)} s`;
     this.root.dataset.cursor = player.cursor;
     write(this.clock, text);
     if (this.slider.ariaValueText !== text) this.slider.ariaValueText = text;

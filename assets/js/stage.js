@@ -6,6 +6,7 @@ import { Drafter, Guided } from "./drafter.js";
 import { chipText, describe, ending, percent, spoken } from "./format.js";
 import { inspected } from "./inspector.js";
 import { Link } from "./link.js";
+import { Machine, played } from "./machine.js";
 import { Controls, Player } from "./player.js";
 import { raced } from "./race.js";
 import { Sums, mountHeadline, summaries } from "./summary.js";
@@ -22,12 +23,14 @@ const NO_ANSWER = "The server does not answer.";
 const QUIET_MS = 1000; // after so much silence, a live run is requested
 
 export function mount(component) {
-  new Stage(component).receive();
+  const machine = document.querySelector(".ns-machine");
+  if (!machine) return void requestAnimationFrame(() => mount(component)); // Gradio has not drawn it yet
+  new Stage(component, machine).receive();
   reveal();
 }
 
 class Stage {
-  constructor(component) {
+  constructor(component, machine) {
     const { element, props, watch } = component;
     Object.assign(this, component, { find: finder(element) });
     this.root = element.querySelector(".ns-stage");
@@ -35,7 +38,9 @@ class Stage {
     this.rounds = new Rounds(this.find("#rounds"));
     this.tip = new Tip(this.find(".ns-tip"));
     this.player = new Player();
-    this.controls = new Controls(component, this.player, () => this.wake());
+    this.machine = new Machine(machine, (step, layout) => this.server.drawing([this.run.id, step, layout]), (step, index) => this.choose(step, index));
+    this.controls = new Controls(component, this.player, this.machine, () => this.wake());
+    played.follow(() => this.wake());
     this.plainText = new PlainText(this.root);
     this.drafter = new Drafter(this.find(".ns-drafter"));
     this.link = new Link(this);
@@ -76,6 +81,7 @@ class Stage {
     this.plain = new Sums();   // of the run without drafts
     this.reason = "";          // why there is none
     this.player.reset();
+    this.machine.clear();
     this.flow.clear();
     this.rounds.clear();
     this.tip.hide();
@@ -112,19 +118,21 @@ class Stage {
       if (!this.sums.finished?.speedup) this.measure(false);
     }
     if (message.over && this.player.length < message.total) this.resync(); // no more messages come
+    this.machine.arrive(this.player.steps);
     this.link.arrive();
     this.race();
     this.wake();
   }
 
   race() {
-    const { run, sums: drafts, plain, reason, player: { done } } = this;
-    raced.tell({ ...run, drafts, plain, reason, done });
+    const { run, sums: drafts, plain, reason, unmeasured, player: { done } } = this;
+    raced.tell({ ...run, drafts, plain, reason, done, measuring: unmeasured?.measuring });
   }
 
   // Adds to the run without drafts, or completes it: rows of [time, token id, text], one for each of its passes.
   addPlain(rows, finished) {
-    const passes = rows.flatMap(([time, token_id, text]) => [{ kind: "bonus", token_id, text }, { kind: "step", time }]);
+    const passes = rows.flatMap(([time, token_id, text], n) => [{ kind: "bonus", token_id, text },
+      { kind: "step", figures: { sums: { time, tokens: this.plain.ids.length + n + 1 } } }]);
     for (const event of [...passes, ...(finished ? [{ kind: "finished" }] : [])]) this.plain.add(event);
   }
 
@@ -153,6 +161,7 @@ class Stage {
 
   know(unmeasured) {
     this.unmeasured = unmeasured;
+    this.race();
     this.tell();
   }
 
@@ -265,8 +274,18 @@ class Stage {
     return token;
   }
 
+  // A column of the machine explains its token.
+  choose(step, index) {
+    const token = this.shown.findLast((one) => one?.flow && this.player.events[one.now].step === step && this.player.events[one.now].index === index);
+    if (token) this.pin(token);
+  }
+
   pin(token, node) {
     this.pinned = token;
+    const { step, index } = this.player.events[token.born];
+    this.machine.touch();
+    if (this.machine.step !== step) this.machine.show(step);
+    this.machine.look(index);
     this.look(true);
     if (!node) return;
     document.querySelector(".inspector-why").scrollIntoView({ block: "nearest" });

@@ -1,71 +1,31 @@
-// A run's sums after each of its steps, computed while events arrive, so that the numbers at any position are ready. They are
-// the metrics of naive_speculate/events/metrics.py. The stage sends its current summary to its followers: the charts, and the
-// headline, which is a sentence and four numbers.
+// A run's figures after each of its steps, which the server sends with the step's event (ui/run/figures.py), so that those at any
+// position are ready. The stage sends its current summary to its followers: the charts, and the headline, which is a sentence
+// and four numbers.
 
 import { Channel, make } from "./dom.js";
-import { count, ending, mean, percent, sum, two, whole } from "./format.js";
+import { count, ending, mean, percent, two, whole } from "./format.js";
 import { OUTPUT } from "./tokens.js";
-
-const MOST_DRAFTS = 64;
-const MOST_SECONDS = 1e6; // no real step takes longer; a loaded trace may claim anything
 
 // Tokens per target pass: accepted tokens plus one, as `mean_acceptance_length` in the metrics.
 export const tokensPerPass = ({ sums, rounds }) => 1 + sums.accepted / rounds.length;
 
-const bounded = (value, most) => Math.min(most, Math.max(0, value || 0));
-
 export class Sums {
-  constructor() {
-    this.rounds = [];         // numbers of each step
-    this.upto = [{ time: 0, tokens: 0 }]; // sums up to each step
-    this.outputs = [0];       // number of output tokens among so many events
-    this.texts = [];          // texts of the output tokens
-    this.ids = [];            // and their ids
-    this.step = [];           // events of the unfinished step
-    this.started = {};
-    this.finished = null;
-  }
+  rounds = [];         // figures of each step
+  upto = [{ time: 0, tokens: 0 }]; // of all steps up to each
+  outputs = [0];       // number of output tokens among so many events
+  texts = [];          // texts of the output tokens
+  ids = [];            // and their ids
+  started = {};
+  finished = null;
 
   add(event) {
-    this.step.push(event);
     if (OUTPUT.has(event.kind)) this.texts.push(event.text || ""), this.ids.push(event.token_id);
     this.outputs.push(this.texts.length);
     if (event.kind === "started") this.started = event;
     if (event.kind === "finished") this.finished = event;
-    if (event.kind === "step") this.finish(event, this.step.splice(0));
-  }
-
-  finish(step, events) {
-    const drafted = bounded(step.num_draft, MOST_DRAFTS);
-    const accepted = bounded(step.num_accepted, drafted);
-    const draft = bounded(step.draft_seconds, MOST_SECONDS);
-    const verify = bounded(step.verify_seconds, MOST_SECONDS);
-    const seconds = Math.max(draft + verify, bounded(step.total_seconds, MOST_SECONDS));
-    // A step that did not accept every draft token rejected exactly one; later ones were not judged.
-    const judged = accepted + (accepted < drafted);
-    const all = (name) => events.filter(({ kind }) => kind === name);
-    const proposed = all("proposed").slice(0, judged);
-    const probs = (name) => proposed.filter((event) => event[name] !== undefined).map((event) => bounded(event[name], 1));
-    const alphas = probs("expected_accept");
-    const round = {
-      drafted, accepted, judged, draft, verify, seconds,
-      kept: all("accepted").length, discarded: all("discarded").length, // tokens after the end of the text, among others
-      forced: events.filter(({ kind, forced }) => OUTPUT.has(kind) && forced).length,
-      told: alphas.length, expected: sum(alphas), variance: sum(alphas.map((alpha) => alpha * (1 - alpha))), siblings: 0,
-    };
-    const sums = { time: step.time || 0, tokens: this.texts.length };
-    for (const [name, value] of Object.entries(round)) sums[name] = (this.whole[name] ?? 0) + value;
-    if (step.tree?.length > drafted) { // the window is one path through it
-      const more = bounded(step.tree.length, MOST_DRAFTS) - drafted;
-      const rejected = step.tree.filter(({ kind }) => kind === "rejected").length - (accepted < drafted);
-      sums.drafted += more;
-      sums.siblings += rejected;
-      sums.discarded += more - rejected;
-    }
-    // The acceptance probabilities if the draft tokens had been chosen the other way.
-    const others = probs(this.settings.draft_sampling === "argmax" ? "sampled_accept" : "argmax_accept");
-    this.rounds.push({ ...round, alphas, others });
-    this.upto.push(sums);
+    if (event.kind !== "step") return;
+    this.rounds.push(event.figures.round);
+    this.upto.push({ ...event.figures.sums, luck: event.figures.luck });
   }
 
   get settings() {
@@ -90,31 +50,11 @@ export class Sums {
   }
 }
 
-// A run's exact α, and its observed α in words: each judged position is accepted with probability Σ min(p, q). The formulas are
-// those of naive_speculate/events/expected.py. Null if nothing was judged, or the run's events lack the numbers.
-export function luckOf({ sums, started }) {
-  if (!sums.judged || sums.told !== sums.judged) return null;
-  const { verify_strategy: rule, temperature } = started.settings || {};
-  const [alpha, deviation] = [sums.expected / sums.judged, Math.sqrt(sums.variance) / sums.judged];
-  if (rule === "block_verification" && temperature !== 0) {
-    const sentence = `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
-    return { alpha, whole: true, sentence, note: `Judged one by one it would be ${two(alpha)}.` };
-  }
-  if (!deviation) return { alpha, note: "", sentence: `This draft's exact α is ${two(alpha)}; at temperature 0 there is no luck` };
-  const observed = sums.accepted / sums.judged;
-  const off = (observed - alpha) / deviation;
-  const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
-  const spread = `${two(alpha)} ± ${deviation < 0.005 ? Math.max(0.001, deviation).toFixed(3) : two(deviation)}`;
-  const sentence = `This draft's exact α is ${spread}; observed ${two(observed)}, ${said}`;
-  return { alpha, sentence, note: `Expected for this draft: ${spread}.` };
-}
-
 // What the speedup depends on: α, k, and the costs of drafting a token and of verifying k, in target passes over one token.
 // Before the measurement, a verification pass stands for such a pass. Null without draft tokens, verdicts or times.
 export function costsOf(run) {
-  const { rounds, sums, speedup } = run;
-  const luck = luckOf(run);
-  const exact = luck !== null && !luck.whole;
+  const { rounds, sums, sums: { luck }, speedup } = run;
+  const exact = Boolean(luck && !luck.whole);
   const average = (name) => mean(rounds.filter(({ drafted }) => drafted).map((round) => round[name]));
   const draftCost = speedup?.draft_cost ?? average("draft") / average("drafted") / average("verify");
   if (!sums.judged || !(draftCost >= 0 && draftCost < Infinity)) return null;
@@ -174,12 +114,12 @@ export function mountHeadline({ element, measure }) {
   });
 }
 
-export function numbers({ sums, rounds, started, speedup, unmeasured }) {
+export function numbers({ sums, rounds, speedup, unmeasured }) {
   const rate = sums.time > 0 ? sums.tokens / sums.time : 0;
   return [
     sums.drafted
       ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of ` +
-        `${count(sums.judged, "judged position")}. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
+        `${count(sums.judged, "judged position")}. ${sums.luck?.note ?? ""}`.trim()]
       : ["–", rounds.length ? "nothing was drafted" : "accepted ÷ drafted"],
     [rounds.length ? tokensPerPass({ sums, rounds }).toFixed(2) : "–", `${rounds.length ? after(sums, rounds) : ""}plain decoding: 1`],
     [rate ? perSecond(rate) : "–", "this run, including prompt processing"],

@@ -10,12 +10,39 @@ const GONE = new Set(["rejected", "discarded"]);
 const SCALES = 1.2; // between two scales of the steps' times
 export const TOKEN = new Set(["proposed", ...VERDICT, ...OUTPUT]);
 
+// The text of some tokens' elements as it was generated, without tokens that are not part of it; with marks by kind, each token
+// comes after its mark, and none is left out.
+function textOf(nodes, marks) {
+  let [text, between] = ["", false];
+  for (const node of nodes) {
+    const { kind, template } = node.dataset, outside = GONE.has(kind) || kind === "proposed";
+    if (template !== undefined) { between = true; continue; } // after a chat template the answer starts on a new line
+    if (node.hidden || (outside && !marks)) continue;
+    text += (between && text ? "\n" : "") + (marks?.[kind] ?? "") + (outside ? node.textContent.replaceAll("\n", "⏎") : node.textContent);
+    between = false;
+  }
+  return text;
+}
+
+// What is selected in a box of coloured text is copied as the text. Where the selection goes beyond, the style sheet leaves out
+// the same tokens.
+export function copyAsText(box) {
+  box.addEventListener("copy", (event) => {
+    const range = document.getSelection().rangeCount && document.getSelection().getRangeAt(0);
+    if (!range || !box.contains(range.commonAncestorContainer)) return;
+    const piece = range.cloneContents(), parts = [...piece.querySelectorAll("*")].filter((node) => !node.childElementCount);
+    event.clipboardData.setData("text/plain", parts.length ? textOf(parts) : piece.textContent);
+    event.preventDefault();
+  });
+}
+
 // The growing text: one element per token, appended once, in one block per paragraph, so that a new token lays out only its own
 // paragraph.
 export class Flow extends Scroll {
   constructor(box) {
     super(box);
     this.clear();
+    copyAsText(box);
   }
 
   clear() {
@@ -182,7 +209,8 @@ export class Rounds extends Scroll {
   }
 }
 
-// The text without rejected and discarded tokens: for screen readers, for the "Clean text" switch, and for the clipboard.
+// The text without rejected and discarded tokens: for screen readers, for the "Clean text" switch, and for the clipboard. The
+// clipboard also takes all tokens with their marks, which are those of the legend.
 export class PlainText {
   constructor(root) {
     this.box = root.querySelector(".ns-clean");
@@ -195,6 +223,8 @@ export class PlainText {
     });
     const copier = root.querySelector("[data-act='copy']");
     copier.addEventListener("click", () => copyBy(copier, this.prompt.textContent + this.text.textContent));
+    const marker = root.querySelector("[data-act='copy-marks']");
+    marker.addEventListener("click", () => copyBy(marker, withMarks(root)));
   }
 
   // After a chat template the answer starts on a new line.
@@ -204,4 +234,12 @@ export class PlainText {
     write(this.prompt, !prompt ? whole : templated ? `${prompt}\n` : prompt);
     write(this.text, text);
   }
+}
+
+function withMarks(root) {
+  const tokens = root.querySelectorAll("#tokens .ns-token"), kinds = new Set([...tokens].map((node) => node.dataset.kind));
+  const keys = [...root.querySelectorAll(".ns-key")].filter(({ dataset }) => dataset.kind !== "prompt" && kinds.has(dataset.kind));
+  const marks = Object.fromEntries(keys.map((key) => [key.dataset.kind, key.querySelector("i").textContent]));
+  const legend = keys.map((key) => `${marks[key.dataset.kind]} ${key.querySelector("span").textContent}`).join("  ");
+  return `${textOf(tokens, marks)}\n\n${legend}\n`;
 }

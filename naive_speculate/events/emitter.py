@@ -1,10 +1,8 @@
 """Makes a sequence's events from the records of its steps."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import accumulate
 
 from naive_speculate.events.event import (
     OUTPUT_KINDS,
@@ -18,14 +16,7 @@ from naive_speculate.events.metrics import Summary
 from naive_speculate.events.record import StepRecord
 from naive_speculate.text import Vocabulary
 
-_OF_STEP = (
-    "draft_seconds",
-    "verify_seconds",
-    "total_seconds",
-    "others",
-    "typical_distances",
-    "tree",
-)
+_COUNTED_TOGETHER = 256  # events: the figures are needed at the end only
 _UNJUDGED = {"draft_prob", "draft_top", "draft_entropy"}
 _OF_TARGET = {"target_prob", "target_top", "target_entropy", "forced"}
 _VERDICT = {"accept_prob", "uniform", "threshold", "draft_top_target", "target_top_draft"}
@@ -48,7 +39,7 @@ class Emitter:
         self._vocabulary = vocabulary
         self._known = known
         self._began = time.perf_counter()
-        self._summary = Summary()
+        self._summary, self._not_counted = Summary(), list[Event]()
         self._held: list[Event] = []
         self._held_from = 0  # length of the text before the held events
         self._count = 0
@@ -61,63 +52,22 @@ class Emitter:
 
     def step(self, record: StepRecord) -> list[Event]:
         """A step's events, as far as they can be emitted now."""
-        outcome, finish = record.outcome, record.finish_reason
-        if not outcome.token_ids:
+        outcome = record.outcome
+        if outcome.obstacle is not None and not outcome.num_accepted:
             return []
-        at, k, accepted, texts = (
-            record.ended_at - self._began,
-            len(outcome.draft_token_ids),
-            outcome.num_accepted,
-            record.texts,
-        )
-        token, values = partial(self._token, at, record), set(outcome.values)
-        events = [token(EventKind.PROPOSED, index, values - _VERDICT) for index in range(k)]
-        if outcome.copied_from is not None:
-            for index, event in enumerate(events):
-                event.copied_from = outcome.copied_from + index
-        judged = values if outcome.judges_all else _UNJUDGED
-        events += [
-            token(EventKind.ACCEPTED, index, values, texts[index])
-            for index in range(min(accepted, len(texts)))
-        ]
-        events += [
-            token(EventKind.DISCARDED, index, values, reason=str(finish))
-            for index in range(len(texts), accepted)
-        ]
-        events += [token(EventKind.REJECTED, index, values) for index in range(accepted, k)[:1]]
-        events += [
-            token(EventKind.DISCARDED, index, judged, reason="rejected")
-            for index in range(accepted + 1, k)
-        ]
-        if outcome.obstacle is None and accepted < len(texts):
-            kind = EventKind.BONUS if accepted == k else EventKind.RESAMPLED
-            events.append(token(kind, accepted, _OF_TARGET, texts[accepted], drafted=False))
-        elif outcome.obstacle is None:
-            text = self._vocabulary.text_of(outcome.next_token_id)
-            events.append(
-                token(EventKind.DISCARDED, accepted, _OF_TARGET, text, str(finish), drafted=False)
-            )
-        for event in events:
-            if event.kind in (EventKind.REJECTED, EventKind.RESAMPLED):
-                event.residual_top = outcome.residual_top
-        own = {name: getattr(outcome, name) for name in _OF_STEP}
-        events.append(
-            Event(
-                EventKind.STEP,
-                self.row,
-                at,
-                record.number,
-                num_draft=k,
-                num_accepted=accepted,
-                **own,
-            )
-        )
-        self._count += len(texts)
+        events = self._tokens(record)
+        event = Event(EventKind.STEP, self.row, record.ended_at - self._began, record.number)
+        event.num_draft, event.num_accepted = len(outcome.draft_token_ids), outcome.num_accepted
+        event.draft_seconds, event.verify_seconds = outcome.draft_seconds, outcome.verify_seconds
+        event.total_seconds, event.tree = outcome.total_seconds, outcome.tree
+        event.others, event.typical_distances = outcome.others, outcome.typical_distances
+        events.append(event)
+        self._count += len(record.texts)
         if record.text_end is not None:
             self._held += events
             self._cut(record.text_end)
             return self._release([], None)
-        return self._release(events, None if finish is not None else record.settled)
+        return self._release(events, None if record.finish_reason else record.settled)
 
     def finished(
         self,
@@ -136,6 +86,7 @@ class Emitter:
             finish_reason=reason,
             message=message,
         )
+        self._add_up()
         end.metrics, end.prompt_logprobs, end.stop_reason = (
             self._summary.metrics.to_dict(),
             prompt_logprobs,
@@ -143,50 +94,77 @@ class Emitter:
         )
         return [*events, end]
 
-    def _token(
-        self,
-        at: float,
-        record: StepRecord,
-        kind: EventKind,
-        index: int,
-        names: Collection[str],
-        text: str | None = None,
-        reason: str | None = None,
-        *,
-        drafted: bool = True,
-    ) -> Event:
-        """The event of a draft token, or of the step's last one, with these fields of the
-        outcome."""
-        outcome = record.outcome
-        token_id = outcome.draft_token_ids[index] if drafted else outcome.next_token_id
-        event = Event(
-            kind, self.row, at, record.number, index, self._count + index, token_id, reason=reason
-        )
-        event.token = self._vocabulary.piece(token_id)
-        event.text = record.draft_texts[index] if text is None else text
+    def _tokens(self, record: StepRecord) -> list[Event]:
+        """The events of a step's draft tokens, and of the token after the accepted ones."""
+        outcome, texts, names = record.outcome, record.texts, set(record.outcome.values)
+        k, accepted, kept = len(outcome.draft_token_ids), outcome.num_accepted, len(texts)
+        cut, unjudged = str(record.finish_reason), names if outcome.judges_all else _UNJUDGED
+        groups: list[tuple[EventKind, Sequence[int], set[str], str | None]] = [
+            (EventKind.PROPOSED, range(k), names - _VERDICT, None),
+            (EventKind.ACCEPTED, range(min(accepted, kept)), names, None),
+            (EventKind.DISCARDED, range(kept, accepted), names, cut),
+            (EventKind.REJECTED, range(accepted, k)[:1], names, None),
+            (EventKind.DISCARDED, range(accepted + 1, k), unjudged, "rejected"),
+        ]
+        if outcome.obstacle is None:
+            own = EventKind.BONUS if accepted == k else EventKind.RESAMPLED
+            last = (own, None) if accepted < kept else (EventKind.DISCARDED, cut)
+            groups.append((last[0], [k], _OF_TARGET, last[1]))
+        token_ids = [*outcome.draft_token_ids, outcome.next_token_id]
+        pieces = list(map(self._vocabulary.piece, token_ids))
+        events = []
+        for kind, places, fields, reason in groups:
+            for place in places:  # of the values; those of the last token follow the drafts'
+                event = self._token(kind, record, place, token_ids[place])
+                event.token, event.reason = pieces[place], reason
+                for name in fields & names:
+                    setattr(event, name, outcome.values[name][place])
+                events.append(event)
+        return events
+
+    def _token(self, kind: EventKind, record: StepRecord, place: int, token_id: int) -> Event:
+        """The event of a draft token, or of the step's last one, without its values."""
+        outcome, at = record.outcome, record.ended_at - self._began
+        drafted = place < len(outcome.draft_token_ids)
+        index = place if drafted else outcome.num_accepted
+        event = Event(kind, self.row, at, record.number, index, self._count + index, token_id)
+        if kind in OUTPUT_KINDS:
+            event.text = record.texts[index]
+            if outcome.logprobs is not None and self._reports_logprobs:
+                event.logprobs = outcome.logprobs[index]
+        elif drafted:
+            event.text = record.draft_texts[index]
+        else:
+            event.text = self._vocabulary.text_of(token_id)
+        if kind == EventKind.PROPOSED and outcome.copied_from is not None:
+            event.copied_from = outcome.copied_from + index
+        if kind in (EventKind.REJECTED, EventKind.RESAMPLED):
+            event.residual_top = outcome.residual_top
         if self._known is not None and token_id not in self._known:
             event.unknown_to_draft = True
-        place = (
-            index if drafted else len(outcome.draft_token_ids)
-        )  # the last one's values follow those of the draft tokens
-        for name in outcome.values.keys() & names:
-            setattr(event, name, outcome.values[name][place])
-        if kind in OUTPUT_KINDS and outcome.logprobs is not None and self._reports_logprobs:
-            event.logprobs = outcome.logprobs[index]
         return event
 
     def _release(self, events: list[Event], settled: int | None) -> list[Event]:
         """Add events to the held ones and release all, or those in the settled part of the text."""
-        self._held += events
-        lengths = (
-            len(event.text or "") if event.kind in OUTPUT_KINDS else 0 for event in self._held
-        )
-        ends = [*accumulate(lengths, initial=self._held_from)]
-        number = len(self._held) if settled is None else sum(end <= settled for end in ends[1:])
-        out, self._held, self._held_from = self._held[:number], self._held[number:], ends[number]
-        for event in out:
-            self._summary.add(event)
-        return out
+        if settled is None:
+            released, self._held = [*self._held, *events], []
+        else:
+            self._held += events
+            number, end = 0, self._held_from
+            for event in self._held:
+                end += len(event.text or "") if event.kind in OUTPUT_KINDS else 0
+                if end > settled:
+                    break
+                number, self._held_from = number + 1, end
+            released, self._held = self._held[:number], self._held[number:]
+        self._not_counted += released
+        if len(self._not_counted) >= _COUNTED_TOGETHER:
+            self._add_up()
+        return released
+
+    def _add_up(self) -> None:
+        self._summary.add_all(self._not_counted)
+        self._not_counted.clear()
 
     def _cut(self, at: int) -> None:
         """End the text at `at`: a token that crosses it is shortened, later tokens are

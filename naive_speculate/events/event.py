@@ -5,7 +5,7 @@ alone. One flat record serves every kind; fields that do not apply are None and 
 the JSON.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -80,11 +80,6 @@ class Logprob:
 
 class TopTokens(list[TokenProb]):
     """The most probable tokens, in descending order."""
-
-    def __init__(
-        self, token_ids: list[int], probs: list[float], text_of: Callable[[int], str]
-    ) -> None:
-        super().__init__(map(TokenProb, token_ids, map(text_of, token_ids), probs))
 
 
 _Cost = Annotated[float, Field(ge=0, le=1e4)]

@@ -12,6 +12,8 @@ from typing import Any
 
 from naive_speculate.events.event import OUTPUT_KINDS, Event, EventKind
 
+_JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED)
+
 
 @dataclass(slots=True)
 class Metrics:
@@ -62,7 +64,7 @@ class Metrics:
 
 
 class Summary:
-    """The figures of a run so far: takes events one by one, each in constant time."""
+    """The figures of a run so far: takes its events in order, each in constant time."""
 
     def __init__(self) -> None:
         self._counts = Metrics()
@@ -74,34 +76,37 @@ class Summary:
 
     def add(self, event: Event) -> None:
         """Add the run's next event."""
+        self.add_all((event,))
+
+    def add_all(self, events: Iterable[Event]) -> None:
+        """Add the run's next events."""
         m = self._counts
-        if (
-            event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)
-            and event.sampled_accept is not None
-        ):
-            sums = self._rates.get(event.index or 0, (0.0, 0.0, 0))
-            both = (sums[0] + event.sampled_accept, sums[1] + (event.argmax_accept or 0.0))
-            self._rates[event.index or 0] = (*both, sums[2] + 1)
-        if event.kind in OUTPUT_KINDS:
-            m.num_generated_tokens += 1
-        elif event.kind == EventKind.REJECTED:
-            m.num_rejected_draft_tokens += 1
-        elif event.kind == EventKind.STEP:
-            drafted, accepted = event.num_draft or 0, event.num_accepted or 0
-            longer = drafted + 1 - len(m.acceptance_histogram)
-            m.acceptance_histogram += [0] * longer
-            self._accepted_whole += [0] * longer
-            m.acceptance_histogram[accepted] += 1
-            self._accepted_whole[drafted] += accepted == drafted
-            m.num_spec_steps += 1
-            m.num_draft_tokens += len(event.tree or ()) or drafted
-            m.num_accepted_draft_tokens += accepted
-            m.draft_seconds += event.draft_seconds or 0.0
-            m.verify_seconds += event.verify_seconds or 0.0
-            m.total_seconds += event.total_seconds or 0.0
-            self._last_time = event.time
-            if m.time_to_first_token is None:
-                m.time_to_first_token = event.time
+        for event in events:
+            kind = event.kind
+            if event.sampled_accept is not None and kind in _JUDGED:
+                sums = self._rates.get(event.index or 0, (0.0, 0.0, 0))
+                both = (sums[0] + event.sampled_accept, sums[1] + (event.argmax_accept or 0.0))
+                self._rates[event.index or 0] = (*both, sums[2] + 1)
+            if kind in OUTPUT_KINDS:
+                m.num_generated_tokens += 1
+            elif kind == EventKind.REJECTED:
+                m.num_rejected_draft_tokens += 1
+            elif kind == EventKind.STEP:
+                drafted, accepted = event.num_draft or 0, event.num_accepted or 0
+                longer = drafted + 1 - len(m.acceptance_histogram)
+                m.acceptance_histogram += [0] * longer
+                self._accepted_whole += [0] * longer
+                m.acceptance_histogram[accepted] += 1
+                self._accepted_whole[drafted] += accepted == drafted
+                m.num_spec_steps += 1
+                m.num_draft_tokens += len(event.tree or ()) or drafted
+                m.num_accepted_draft_tokens += accepted
+                m.draft_seconds += event.draft_seconds or 0.0
+                m.verify_seconds += event.verify_seconds or 0.0
+                m.total_seconds += event.total_seconds or 0.0
+                self._last_time = event.time
+                if m.time_to_first_token is None:
+                    m.time_to_first_token = event.time
 
     @property
     def metrics(self) -> Metrics:
@@ -136,6 +141,5 @@ class Summary:
 def summarize(events: Iterable[Event]) -> Metrics:
     """The figures of a run so far; for those of one row, see `Trace.row`."""
     summary = Summary()
-    for event in events:
-        summary.add(event)
+    summary.add_all(events)
     return summary.metrics

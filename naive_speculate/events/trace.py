@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from naive_speculate.events.drawing import step_svg
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, parse
 from naive_speculate.events.expected import (
     DraftSamplingRates,
@@ -16,7 +17,8 @@ from naive_speculate.events.expected import (
     expected_acceptance,
 )
 from naive_speculate.events.metrics import Metrics, summarize
-from naive_speculate.events.notebook import step_svg, to_html
+from naive_speculate.events.notebook import to_html
+from naive_speculate.events.specspecs import is_specspecs, read_specspecs
 
 MAX_WINDOW = 1024
 
@@ -51,7 +53,7 @@ class Trace:
     @property
     def text(self) -> str:
         """The generated text."""
-        return "".join(event.text or "" for event in self.events if event.kind in OUTPUT_KINDS)
+        return "".join([event.text or "" for event in self.events if event.kind in OUTPUT_KINDS])
 
     @property
     def token_ids(self) -> list[int]:
@@ -116,29 +118,36 @@ class Trace:
         """Read a trace back.
 
         Args:
-            text: One JSON object per line.
+            text: One JSON object per line, with a byte-order mark or without.
             max_line: Most characters of a line, for traces from untrusted users.
             check: Called with each event before the next line is read; may raise ValueError.
 
         Raises:
             ValueError: Naming the line and the fault, if the text is not a trace of a supported
-                version.
+                version, or holds two runs.
         """
-        lines = [
-            (number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()
-        ]
+        numbered = enumerate((line.removeprefix("\ufeff") for line in text.split("\n")), start=1)
+        lines = [(number, line) for number, line in numbered if line.strip()]
         for number, line in lines:
             if max_line is not None and len(line) > max_line:
                 raise ValueError(
                     f"trace line {number}: {len(line)} characters, at most {max_line} are read"
                 )
-        events = []
+        events, begun = [], set[int]()
         for number, line in lines:
             try:
-                events.append(_parse_line(line))
+                event = _parse_line(line)
             except ValueError as error:
                 raise ValueError(f"trace line {number}: {error}") from None
-            check(events[-1])
+            if event.kind == EventKind.STARTED and event.row in begun:
+                raise ValueError(
+                    f"trace line {number}: a second run starts here; open each run from a file of"
+                    " its own"
+                )
+            if event.kind == EventKind.STARTED:
+                begun.add(event.row)
+            events.append(event)
+            check(event)
         if not events:
             raise ValueError("trace: it contains no event")
         if events[0].kind != EventKind.STARTED:
@@ -149,16 +158,19 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a JSONL file."""
-        Path(path).write_text(self.to_jsonl(), encoding="utf-8")
+        Path(path).write_text(self.to_jsonl(), encoding="utf-8", newline="\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
-        """Read a trace from a JSONL file.
+        """Read a trace from a JSONL file, or from the Parquet files of specspecs: their folder, or
+        one of them.
 
         Raises:
             ValueError: If the file is not a trace; names the line.
             OSError: If the file cannot be read.
         """
+        if is_specspecs(Path(path)):
+            return cls(read_specspecs(Path(path)))
         try:
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:

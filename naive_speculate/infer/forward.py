@@ -1,43 +1,71 @@
-"""Calls a model's forward and checks the results against the contract of `LanguageModel`."""
+"""Calls a model's forward, checks the results of one that may break the contract of
+`LanguageModel`, and computes rows one by one."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import MethodType
+from typing import Any, TypeVar
 
 import torch
+from torch.nn.functional import pad
 
 from naive_speculate.infer.protocols import KVCache, LanguageModel
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+_KEEP_CONTRACT: set[Callable[..., Any]] = set()
 
-def forward(
-    model: LanguageModel,
+
+def keeps_contract(method: Method) -> Method:
+    """Mark a `forward` of this package, whose results need no check; one that overrides it
+    does."""
+    _KEEP_CONTRACT.add(method)
+    return method
+
+
+def forward_of(model: LanguageModel) -> Callable[..., Any]:
+    """A model's `forward`, called as that of a `BatchLanguageModel`; results that may break the
+    contract of `LanguageModel` are checked (see `checked`)."""
+    own = model.forward
+    trusted = isinstance(own, MethodType) and own.__func__ in _KEEP_CONTRACT
+    return own if trusted else partial(checked, model)
+
+
+def checked(
+    model: Any,
     query_token_ids: torch.Tensor,
     kv_cache: KVCache,
+    *,
     num_logits: int | None = None,
     layers: Sequence[int] = (),
-) -> tuple[torch.Tensor, Any]:
-    """`model.forward`, with its results checked: logits `[batch_size, num_query_tokens or
+    lengths: Sequence[int] | None = None,
+) -> Any:
+    """A model's `forward`, with its results checked: logits `[batch_size, num_query_tokens or
     num_logits, vocab_size]`, and with `layers` their hidden states `[batch_size,
-    num_query_tokens, len(layers) * hidden_size]`, else None.
+    num_query_tokens, len(layers) * hidden_size]`.
 
-    `num_logits` and `layers` are for a `BatchLanguageModel`. Raises `ValueError` if the model
-    did not add the query to the cache, or a result is missing or of another shape.
+    `num_logits`, `layers` and `lengths` are for a `BatchLanguageModel`; a model that takes
+    lengths checks its own results, others do not get them. Raises `ValueError` if the model did
+    not add the query to the cache, or a result is missing or of another shape.
     """
     before, (batch_size, num_new) = kv_cache.get_num_tokens(), query_token_ids.shape
-    wanted, name = num_new if num_logits is None else num_logits, f"{type(model).__name__}.forward"
+    count = num_new if num_logits is None else num_logits
+    name = f"{type(getattr(model.forward, '__self__', model)).__name__}.forward"
     options: dict[str, Any] = ({} if num_logits is None else {"num_logits": num_logits}) | (
         {"layers": layers} if layers else {}
     )
-    found: Any = model.forward(query_token_ids, kv_cache, **options)
+    if lengths is not None and model.takes_lengths:
+        return model.forward(query_token_ids, kv_cache, lengths=lengths, **options)
+    result = model.forward(query_token_ids, kv_cache, **options)
     logits, features = (
-        found if layers and isinstance(found, tuple) and len(found) == 2 else (found, None)
+        result if layers and isinstance(result, tuple) and len(result) == 2 else (result, None)
     )
     if (
         not isinstance(logits, torch.Tensor)
         or logits.dim() != 3
-        or logits.shape[:2] != (batch_size, wanted)
+        or logits.shape[:2] != (batch_size, count)
     ):
         raise ValueError(
-            f"{name} must return the logits of every query position, shape [{batch_size}, {wanted},"
+            f"{name} must return the logits of every query position, shape [{batch_size}, {count},"
             f" vocab_size], got {_described(logits)}"
         )
     if (gained := kv_cache.get_num_tokens() - before) != num_new:
@@ -51,11 +79,11 @@ def forward(
             f"{name} must return logits and hidden states for layers={list(layers)}, shape"
             f" [{batch_size}, {num_new}, {len(layers)} * hidden_size], got {_described(features)}"
         )
-    return logits, features
+    return (logits, features) if layers else logits
 
 
-def _described(found: Any) -> Any:
-    return list(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
+def _described(result: Any) -> Any:
+    return list(result.shape) if isinstance(result, torch.Tensor) else type(result).__name__
 
 
 def check_query(query_token_ids: torch.Tensor) -> None:
@@ -85,3 +113,32 @@ def check_layers(layers: Sequence[int], num_layers: int) -> None:
             raise ValueError(
                 f"layers must be between 0 (the embeddings) and {num_layers}, got {layer}"
             )
+
+
+def forward_each_row(
+    query_token_ids: torch.Tensor,
+    lengths: Sequence[int],
+    num_logits: int | None,
+    forward: Callable[[int, torch.Tensor], tuple[torch.Tensor, torch.Tensor | None]],
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """One forward per row of a query `[batch_size, num_new]`, over its first `lengths[index]`
+    tokens; the others are padding, which gives zeros. `forward` takes a row's index and tokens,
+    and returns logits of the last or all of them, `[num_tokens, vocab_size]`, and features or
+    None; the result is stacked."""
+    (batch_size, num_new), features = query_token_ids.shape, None
+    count = num_new if num_logits is None else num_logits
+    results = {
+        index: forward(index, query_token_ids[index, :length])
+        for index, length in enumerate(lengths)
+        if length
+    }
+    own, states = next(iter(results.values()))
+    logits = own.new_zeros(batch_size, count, own.shape[-1])
+    if states is not None:
+        features = states.new_zeros(batch_size, num_new, states.shape[-1])
+    for index, (own, states) in results.items():
+        padded = pad(own, (0, 0, 0, num_new - lengths[index]))[-count:]
+        logits[index, count - len(padded) :] = padded
+        if features is not None and states is not None:
+            features[index, : len(states)] = states
+    return logits, features

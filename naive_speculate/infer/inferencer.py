@@ -1,10 +1,11 @@
 """The plain inference engine: one forward per token."""
 
+from functools import partial
 from numbers import Integral
 
 import torch
 
-from naive_speculate.infer.forward import check_query, forward
+from naive_speculate.infer.forward import check_query, forward_of
 from naive_speculate.infer.protocols import DecodeOutput, KVCache, LanguageModel, PrefillOutput
 from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler, choose
 
@@ -19,6 +20,7 @@ class BasicInferencer:
     def __init__(self, language_model: LanguageModel) -> None:
         self.language_model = language_model
         self.eos_token_ids = frozenset(eos_token_ids(language_model))
+        self._forward = forward_of(language_model)
 
     def prefill(
         self,
@@ -29,9 +31,11 @@ class BasicInferencer:
         """Process the query in parallel and generate one token; see `Inferencer.prefill`. Raises
         `ValueError` if the query has no tokens, the strategy is unknown, or the model violates
         its contract."""
-        check_query(query_token_ids)
-        logits, _ = forward(self.language_model, query_token_ids, kv_cache)
-        return PrefillOutput(choose(logits[:, -1], sample_strategy)[:, None], logits)
+        if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
+            check_query(query_token_ids)
+        sample = getattr(sample_strategy, "sample", partial(choose, strategy=sample_strategy))
+        logits = self._forward(query_token_ids, kv_cache)
+        return PrefillOutput(sample(logits[:, -1])[:, None], logits)
 
     def decode(
         self,
@@ -49,24 +53,19 @@ class BasicInferencer:
                 "query_token_ids must have shape [batch_size, 1], got"
                 f" {list(query_token_ids.shape)}"
             )
-        outputs: list[PrefillOutput] = []
-        query = query_token_ids
-        done = [False] * len(query)
-        for _ in range(max_new_tokens):
-            outputs.append(self.prefill(query, kv_cache, sample_strategy))
-            query = outputs[-1].token_ids
+        sample = getattr(sample_strategy, "sample", partial(choose, strategy=sample_strategy))
+        token_ids, logits = [query_token_ids], list[torch.Tensor]()
+        going_on = set(range(len(query_token_ids)))
+        while going_on and len(logits) < max_new_tokens:
+            logits.append(self._forward(token_ids[-1], kv_cache))
+            chosen = sample(logits[-1][:, -1])
+            token_ids.append(chosen[:, None])
             if not isinstance(sample_strategy, str):  # a TokenSampler
-                if sample_strategy.is_done(query[:, 0]):
-                    break
+                going_on = set() if sample_strategy.is_done(chosen) else going_on
             elif self.eos_token_ids:
-                done = [
-                    was or token in self.eos_token_ids
-                    for was, token in zip(done, query[:, 0].tolist(), strict=True)
-                ]
-                if all(done):
-                    break
-        token_ids, logits = zip(*outputs, strict=True)
-        return DecodeOutput(torch.cat(token_ids, dim=1), torch.cat(logits, dim=1))
+                tokens = chosen.tolist()
+                going_on = {row for row in going_on if tokens[row] not in self.eos_token_ids}
+        return DecodeOutput(torch.cat(token_ids[1:], dim=1), torch.cat(logits, dim=1))
 
 
 def eos_token_ids(language_model: LanguageModel) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 suits it."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +11,9 @@ import torch
 
 from naive_speculate.infer.files import is_gguf, is_path, load_error, one_line, tensor_files
 from naive_speculate.infer.gguf.metadata import read_metadata
-from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.infer.llama.blocks import Rounding
+from naive_speculate.infer.llama.kernels import row_difference
+from naive_speculate.infer.llama.model import LlamaLanguageModel, choose_executor
 from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
 from naive_speculate.infer.llama.weights import is_supported
 from naive_speculate.infer.protocols import LanguageModel
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
     from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
 EXECUTORS = ("auto", "onnx", "torch", "transformers")
+WEIGHTS = {"float32": None, "int8": 8, "int4": 4}
+"""Forms of weights, and the bits to which they are rounded."""
 _SCALES = (".weight_scale", ".weight_scale_inv")  # ends of names
+_HINT = "pip install '.[gguf]' in the repository"
 _log = logging.getLogger(__name__)
 
 
@@ -33,12 +38,45 @@ class LoadOptions:
     dtype: str  # as for `load_pair`
     executor: str  # one of `EXECUTORS`
     by_llama_cpp: bool  # whether llama.cpp computes GGUF files
+    weights: str = "float32"  # one of `WEIGHTS`
+    progress: Callable[[float], object] | None = None  # see `Rounding`
+
+    @property
+    def rounding(self) -> Rounding | None:
+        """To what weights are rounded."""
+        bits = WEIGHTS[self.weights]
+        return None if bits is None else Rounding(bits, self.progress)
 
 
 def check_executor(executor: str) -> None:
     """Raise a `ValueError` for an unknown executor."""
     if executor not in EXECUTORS:
         raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r:.80}")
+
+
+def check_weights(weights: str, executor: str, device: torch.device, dtype: str) -> None:
+    """Raise a `ValueError` for unknown weights, or where they cannot be computed. Where their
+    bits depend on a token's company, the text with drafts could differ from the one without: an
+    error for "int4", a warning for "int8"."""
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r:.80}")
+    if (bits := WEIGHTS[weights]) is None:
+        return
+    if executor not in ("auto", "onnx"):
+        raise ValueError(f"weights={weights!r} needs the executor onnx, got executor={executor!r}")
+    try:
+        choose_executor("onnx", device, dtype_of(dtype, device, None))
+    except ValueError as error:
+        raise ValueError(f"weights={weights!r}: {error}") from None
+    if not row_difference(bits):
+        return
+    line = (
+        f"weights={weights!r}: with this processor's kernels a token's logits depend on the number"
+        " of tokens in a pass"
+    )
+    if weights == "int4":
+        raise ValueError(f"{line}; take weights='int8'")
+    _log.warning("%s, so texts with drafts may differ from texts without", line)
 
 
 def load_model(
@@ -61,7 +99,7 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
     if (
         device_map is None
         and executor != "transformers"
-        and (stored := _read_stored(Path(name), device, dtype)) is not None
+        and (stored := _read_stored(Path(name), options)) is not None
     ):
         return LlamaLanguageModel(stored, cast(Any, executor))
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
@@ -95,27 +133,51 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
         device_map is not None
     ):  # its layers are placed already, and only transformers' own forward moves between devices
         return wrap(model, "transformers" if executor == "auto" else executor)
-    return wrap(model.to(device), executor)
+    return _wrapped(model.to(device), executor, options.weights, options.progress)
 
 
-def wrap(model: Any, executor: str = "auto") -> LanguageModel:
-    """A transformers causal language model, on its device, as a `LanguageModel`.
+def wrap(model: Any, executor: str = "auto", weights: str = "float32") -> LanguageModel:
+    """A transformers causal language model, on its device, as a `LanguageModel`. The model given
+    is left as it is, in training mode or not; of one that `torch.compile` made, the original is
+    taken.
 
     The executor "auto" takes our fast implementation for the Llama family and transformers' own
-    for all others; "onnx" and "torch" are the two fast ones, "transformers" is its own. Raises
-    `ValueError` if the executor is unknown or cannot run the model, the model's state cannot be
-    rolled back, or its logits with a cache differ from those of its own forward.
+    for all others; "onnx" and "torch" are the two fast ones, "transformers" is its own. Weights
+    "int8" are for "onnx". Raises `ValueError` if executor or weights are unknown or cannot run
+    the model, the model's state cannot be rolled back, or its logits with a cache differ from
+    those of its own forward, or it is no causal language model of transformers.
     """
+    return _wrapped(model, executor, weights)
+
+
+def _wrapped(
+    model: Any,
+    executor: str,
+    weights: str,
+    progress: Callable[[float], object] | None = None,
+) -> LanguageModel:
+    from naive_speculate.infer.transformers_model import pretrained
+
     check_executor(executor)
+    model = pretrained(model)
+    check_weights(weights, executor, model.device, str(model.dtype).removeprefix("torch."))
+    bits = WEIGHTS[weights]
     if executor == "transformers":
         return _probed(model)
     obstacle = is_supported(model.config)
+    if obstacle is not None and bits is not None:
+        raise ValueError(f"weights={weights!r} is for the Llama family: {obstacle}")
     if executor == "auto" and obstacle is not None:
         _log.info(
             "%s runs in transformers: %s", model.name_or_path or type(model).__name__, obstacle
         )
         return _probed(model)
-    return LlamaLanguageModel.from_transformers(model, cast(Any, executor))
+    if model.get_output_embeddings() is None:
+        raise ValueError(
+            f"model must be a causal language model, {type(model).__name__} has no logits of tokens"
+        )
+    rounding = None if bits is None else Rounding(bits, progress)
+    return LlamaLanguageModel.from_transformers(model, cast(Any, executor), rounding)
 
 
 def device_of(device: str) -> torch.device:
@@ -171,9 +233,11 @@ def check_complete(report: Mapping[str, Any]) -> None:
         raise ValueError(f"{name} is {list(stored)}, its configuration requires {list(wanted)}")
 
 
-def _read_stored(folder: Path, device: torch.device, dtype: str) -> StoredLlama | None:
-    stored = stored_dtype(folder)
-    return None if stored is None else read_llama(folder, device, dtype_of(dtype, device, stored))
+def _read_stored(folder: Path, options: LoadOptions) -> StoredLlama | None:
+    if (stored := stored_dtype(folder)) is None:
+        return None
+    dtype = dtype_of(options.dtype, options.device, stored)
+    return read_llama(folder, options.device, dtype, options.rounding)
 
 
 def _load_gguf(
@@ -195,13 +259,15 @@ def _load_gguf(
         path, dtype = Path(name), dtype_of(options.dtype, options.device, None)
         if (
             options.executor != "transformers"
-            and (stored := read_gguf_llama(path, options.device, dtype)) is not None
+            and (stored := read_gguf_llama(path, options.device, dtype, options.rounding))
+            is not None
         ):
             return LlamaLanguageModel(stored, cast(Any, options.executor))
+        if options.rounding is not None:
+            family = read_metadata(path).get("general.architecture")
+            raise ValueError(f"weights={options.weights!r} is for the Llama family, it is {family}")
         if (reason := unread_by_transformers(path)) is not None:
-            raise ValueError(
-                f"{reason}, which transformers does not read: pip install 'naive-speculate[gguf]'"
-            )
+            raise ValueError(f"{reason}, which transformers does not read: {_HINT}")
         return wrap(_from_gguf(path, dtype).to(options.device), "transformers")
     except (
         Exception
@@ -210,19 +276,22 @@ def _load_gguf(
 
 
 def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
-    """The model of a file, read by transformers; a `ValueError` if weights are missing."""
+    """The model of a file, read by transformers; a `ValueError` if it does not read the file, or
+    weights are missing."""
     from transformers import AutoModelForCausalLM
 
     from naive_speculate.infer.gguf.weights import ends_in
 
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True
-    )
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True
+        )
+    except (ValueError, KeyError, NotImplementedError) as error:  # such as of an architecture
+        said = one_line(error).rstrip(".")
+        raise ValueError(f"transformers does not read it, {said}: {_HINT}") from None
     model, report = loaded
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(
-            f"transformers finds no {missing[0]} in it: pip install 'naive-speculate[gguf]'"
-        )
+        raise ValueError(f"transformers finds no {missing[0]} in it: {_HINT}")
     model.config._name_or_path = model.name_or_path = str(path)
     ends, known = ends_in(read_metadata(path)), model.generation_config.eos_token_id
     if isinstance(known, list):  # transformers reads all of Gemma 4; of others one alone, or none

@@ -31,18 +31,19 @@ def free_memory() -> None:
 
 
 def on_disk(tensor: torch.Tensor) -> torch.Tensor:
-    """The float32 tensor in an unnamed mapped file, of which only the parts read are in memory;
+    """The tensor in an unnamed mapped file, of which only the parts read are in memory;
     the tensor itself if the disk is full."""
     try:
         with tempfile.TemporaryFile() as file:
-            tensor.numpy().tofile(file)
+            array = tensor.contiguous().numpy()
+            array.tofile(file)
             file.flush()
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except OSError:
         return tensor
     with _MAPPING:
         _MAPPED.add(mapped)
-    return torch.from_numpy(np.frombuffer(mapped, np.float32)).view(tensor.shape)
+    return torch.from_numpy(np.frombuffer(mapped, array.dtype)).view(tensor.shape)
 
 
 def settle_memory() -> None:

@@ -1,14 +1,19 @@
-"""Adapts a plain `LanguageModel`, which decodes one sequence at a time, to `BatchLanguageModel`."""
+"""Adapts a model that offers less to `BatchLanguageModel`: a plain `LanguageModel`, which decodes
+one sequence at a time, or one with `new_cache` and no more."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
 
-from naive_speculate.infer.forward import forward
-from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, LanguageModel
-from naive_speculate.infer.ragged_cache import DynamicKVCache
-from naive_speculate.infer.rows import BatchCache, Rows, forward_each_row
+from naive_speculate.infer.forward import forward_each_row, forward_of, keeps_contract
+from naive_speculate.infer.protocols import (
+    BatchLanguageModel,
+    KVCache,
+    LanguageModel,
+    MakesCaches,
+)
+from naive_speculate.infer.ragged_cache import BatchCache, DynamicKVCache, Rows
 
 
 class PlainCache(BatchCache):
@@ -42,9 +47,7 @@ class PlainModel:
     """A `BatchLanguageModel` that calls a plain one row by row; its `device`, `vocab_size` and
     `max_positions` are used if present."""
 
-    takes_lengths = (
-        True  # a forward takes each row's number of tokens, so that no padding is computed
-    )
+    takes_lengths, takes_trees = True, False
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
@@ -61,18 +64,18 @@ class PlainModel:
         """Width of the logits; measured by a forward if the model has no `vocab_size`."""
         size = getattr(self.model, "vocab_size", None)
         if size is None:
-            logits, _ = forward(
-                self.model,
-                torch.zeros(1, 1, dtype=torch.int64, device=self.device),
-                DynamicKVCache(),
-            )
-            size = logits.shape[-1]
+            token = torch.zeros(1, 1, dtype=torch.int64, device=self.device)
+            size = forward_of(self.model)(token, DynamicKVCache()).shape[-1]
         return int(size)
 
     def new_cache(self, batch_size: int) -> PlainCache:
         """A separate cache for each row."""
         return PlainCache(batch_size)
 
+    def recycle(self, cache: PlainCache) -> None:
+        """See `MakesCaches.recycle`; its caches are not kept."""
+
+    @keeps_contract
     def forward(
         self,
         query_token_ids: torch.Tensor,
@@ -92,13 +95,11 @@ class PlainModel:
                 f" {list(layers)}"
             )
 
+        forward = forward_of(self.model)
+
         def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, None]:
-            return (
-                forward(
-                    self.model, token_ids[None], kv_cache.cache.caches[kv_cache.indices[index]]
-                )[0][0],
-                None,
-            )
+            own = kv_cache.cache.caches[kv_cache.indices[index]]
+            return forward(token_ids[None], own)[0], None
 
         batch_size, num_new = query_token_ids.shape
         return forward_each_row(
@@ -106,16 +107,35 @@ class PlainModel:
         )[0]
 
 
+class CompletedModel:
+    """A `BatchLanguageModel` that offers what a model with `new_cache` may lack; its `vocab_size`
+    and `max_positions` are needed where a batch decodes with it."""
+
+    takes_lengths, takes_trees = False, False
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def recycle(self, cache: BatchCache) -> None:
+        """See `MakesCaches.recycle`; its caches are not kept."""
+
+
 def new_cache(model: LanguageModel) -> KVCache:
-    """An empty cache of one sequence for a model's `forward`; recurrent models have their own
-    kind."""
-    return (
-        cast(Any, model).new_cache(1)
-        if getattr(model, "takes_lengths", False)
-        else DynamicKVCache()
-    )
+    """An empty cache of one sequence for a model's `forward`; a model that makes caches gets one
+    of its own kind."""
+    if isinstance(model, MakesCaches):
+        return cast(KVCache, model.new_cache(1).all_rows())
+    return DynamicKVCache()
 
 
 def as_batch_model(model: LanguageModel) -> BatchLanguageModel:
     """The model itself if it decodes batches, else an adapter."""
-    return cast(BatchLanguageModel, model if hasattr(model, "new_cache") else PlainModel(model))
+    if isinstance(model, MakesCaches):
+        return cast(BatchLanguageModel, model)
+    return cast(
+        BatchLanguageModel,
+        CompletedModel(model) if hasattr(model, "new_cache") else PlainModel(model),
+    )

@@ -5,19 +5,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from naive_speculate.infer.rows import BatchCache
+from naive_speculate.infer.ragged_cache import BatchCache
+from naive_speculate.infer.ragged_cache import KVCache as KVCache
+from naive_speculate.infer.ragged_cache import KVState as KVState
 from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler
-
-
-class KVState(NamedTuple):
-    """Keys and values of one transformer layer.
-
-    Attributes:
-        keys, values: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
-    """
-
-    keys: torch.Tensor
-    values: torch.Tensor
 
 
 class PrefillOutput(NamedTuple):
@@ -47,25 +38,6 @@ class DecodeOutput(NamedTuple):
 
 
 @runtime_checkable
-class KVCache(Protocol):
-    """Stores the keys and values of every layer, for the tokens that a model has processed."""
-
-    def update(self, kv_states: Sequence[KVState]) -> None:
-        """Append the keys and values of new tokens, one entry per layer; all tensors have the
-        same shape."""
-
-    def get_kv_states(self) -> list[KVState]:
-        """The stored keys and values, one entry per layer; `[]` before the first update."""
-
-    def get_num_tokens(self) -> int:
-        """Number of tokens stored."""
-
-    def crop(self, num_tokens_crop: int) -> None:
-        """Remove the last `num_tokens_crop` tokens. Raises `ValueError` if it is negative or
-        exceeds the number of stored tokens."""
-
-
-@runtime_checkable
 class LanguageModel(Protocol):
     """Computes logits for tokens, given a cache of the tokens before them."""
 
@@ -90,11 +62,28 @@ class LanguageModel(Protocol):
 
 
 @runtime_checkable
-class BatchLanguageModel(LanguageModel, Protocol):
+class MakesCaches(Protocol):
+    """What computes over a cache of its own kind: a language model, or a draft head."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the logits are."""
+
+    def new_cache(self, batch_size: int) -> BatchCache:
+        """A cache for `batch_size` rows."""
+
+    def recycle(self, cache: Any) -> None:
+        """Take back a cache of `new_cache` whose rows are all free, for a later one; a model may
+        ignore it."""
+
+
+@runtime_checkable
+class BatchLanguageModel(LanguageModel, MakesCaches, Protocol):
     """A language model that decodes rows of different lengths in one forward.
 
-    Its `forward` takes a cache of `new_cache` or some of its rows. An optional method
-    `recycle(cache)` takes back a cache whose rows are all free.
+    Its `forward` takes a cache of `new_cache` or some of its rows. `as_batch_model` completes a
+    model that has `new_cache`, `device`, `vocab_size` and `max_positions` only: such a model
+    takes neither lengths nor trees, and its caches are not recycled.
     """
 
     @property
@@ -106,11 +95,12 @@ class BatchLanguageModel(LanguageModel, Protocol):
         """Most tokens of a sequence; None if there is no limit."""
 
     @property
-    def device(self) -> torch.device:
-        """Where the logits are."""
+    def takes_lengths(self) -> bool:
+        """Whether `forward` leaves out the padding after each row's `lengths`."""
 
-    def new_cache(self, batch_size: int) -> BatchCache:
-        """A cache for `batch_size` rows."""
+    @property
+    def takes_trees(self) -> bool:
+        """Whether the cache of a forward may be `TreeRows`."""
 
     def forward(
         self,
@@ -119,14 +109,17 @@ class BatchLanguageModel(LanguageModel, Protocol):
         *,
         num_logits: int | None = None,
         layers: Sequence[int] = (),
+        lengths: Sequence[int] | None = None,
     ) -> Any:
-        """See `LanguageModel.forward`; with two more arguments.
+        """See `LanguageModel.forward`; with three more arguments.
 
         Args:
             query_token_ids, kv_cache: As there.
             num_logits: Number of last positions with logits; None for all.
             layers: Hidden states to return: i for the residual stream after i decoder layers,
                 from the embeddings (0) to the input of the final norm.
+            lengths: The tokens per row without padding; None for all. A model may compute and
+                store padding nevertheless (see `takes_lengths`).
 
         Returns:
             torch.Tensor: The logits; with `layers`, a pair of logits and features: the hidden

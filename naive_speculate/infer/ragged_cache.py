@@ -1,22 +1,134 @@
-"""Caches of keys and values: of rows of different lengths, so that sequences are decoded as one
-batch, and of equal ones.
+"""Caches, and views of some of their rows, so that sequences are decoded as one batch.
 
 New keys are written at each row's end, and a mask hides everything after it. So rolling back
 only lowers a length: later keys are never attended to and are overwritten. (Zeroing rejected
 keys is not enough: a zero key still gets softmax weight.)
+
+- `KVState` is the keys and values of one layer, and `KVCache` the interface of a cache of them.
+- `BatchCache` is the interface of a cache that sequences share, each with a row of its own.
+- `Rows` is a view of some rows of any such cache, for the forwards of a step.
+- `RaggedKVCache` holds keys and values of rows of different lengths, in one buffer per layer.
+- `CacheRows` is a view of some of its rows, and a `KVCache`.
+- `TreeRows` is a view of one of its rows whose new tokens are the nodes of a tree.
+- `DynamicKVCache` is a `KVCache` with equally long rows, as many as the first update has.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.protocols import KVCache, KVState
-from naive_speculate.infer.rows import BatchCache, Rows
 
-_FIRST_CAPACITY = 128
+_STEP, _GROWTH = 64, 8  # attention reads the whole buffer, so that little of it may be spare
+C = TypeVar("C", bound="BatchCache")
+
+
+class KVState(NamedTuple):
+    """Keys and values of one transformer layer.
+
+    Attributes:
+        keys, values: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
+    """
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+
+@runtime_checkable
+class KVCache(Protocol):
+    """Stores the keys and values of every layer, for the tokens that a model has processed."""
+
+    def update(self, kv_states: Sequence[KVState]) -> None:
+        """Append the keys and values of new tokens, one entry per layer; all tensors have the
+        same shape."""
+
+    def get_kv_states(self) -> list[KVState]:
+        """The stored keys and values, one entry per layer; `[]` before the first update."""
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens stored."""
+
+    def crop(self, num_tokens_crop: int) -> None:
+        """Remove the last `num_tokens_crop` tokens. Raises `ValueError` if it is negative or
+        exceeds the number of stored tokens."""
+
+
+class BatchCache(ABC):
+    """A cache that sequences share, each with a row of its own length."""
+
+    lengths: list[int]
+    """Number of tokens of each row."""
+
+    def rows(self, rows: Sequence[int]) -> "Rows[Any]":
+        """Some rows, in that order, for the model's `forward`."""
+        return Rows(self, rows)
+
+    def all_rows(self) -> Any:
+        """All rows."""
+        return self.rows(range(len(self.lengths)))
+
+    @abstractmethod
+    def add_rows(self, count: int) -> None:
+        """Add `count` empty rows."""
+
+    @abstractmethod
+    def copy_row(self, source: int, destination: int) -> None:
+        """Replace the tokens of `destination` by those of `source`."""
+
+    @abstractmethod
+    def keep(self, row: int, num_tokens: int) -> None:
+        """Roll a row back to at most `num_tokens` tokens."""
+
+    def clear_row(self, row: int) -> None:
+        """Remove a row's tokens."""
+        self.keep(row, 0)
+
+    def trim(self) -> None:  # noqa: B027 - a cache that never keeps spare memory has nothing to do
+        """Free memory that the rows do not need."""
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens of the longest row."""
+        return max(self.lengths)
+
+    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
+        """Remove the last tokens of every row; one number, or one per row (see `KVCache`)."""
+        self.all_rows().crop(num_tokens_crop)
+
+
+class Rows(Generic[C]):
+    """Distinct rows of a cache, by their numbers (`indices`), in that order."""
+
+    def __init__(self, cache: C, rows: Sequence[int]) -> None:
+        if not rows or len(set(rows)) != len(rows):
+            raise ValueError(f"rows must be distinct and at least one, got {list(rows)}")
+        self.cache = cache
+        self.indices = list(rows)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of tokens of each row."""
+        return list(map(self.cache.lengths.__getitem__, self.indices))
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens of the longest row."""
+        return max(self.lengths)
+
+    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
+        """Remove the last tokens; one number for all rows, or one per row (see `KVCache`)."""
+        lengths, counts = self.lengths, num_tokens_crop
+        if isinstance(counts, int):
+            counts = [counts] * len(lengths)
+        for length, count in zip(lengths, counts, strict=True):
+            if count < 0:
+                raise ValueError(f"num_tokens_crop must not be negative, got {count}")
+            if count > length:
+                raise ValueError(
+                    f"num_tokens_crop is {count}, but the cache holds only {length} tokens"
+                )
+        for row, length, count in zip(self.indices, lengths, counts, strict=True):
+            self.cache.keep(row, length - count)
 
 
 def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = None) -> torch.Tensor:
@@ -40,7 +152,7 @@ class RaggedKVCache(BatchCache):
         step: Initial capacity in tokens, and the least growth.
     """
 
-    def __init__(self, batch_size: int, step: int = _FIRST_CAPACITY) -> None:
+    def __init__(self, batch_size: int, step: int = _STEP) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self._keys: list[torch.Tensor] = []
@@ -49,9 +161,10 @@ class RaggedKVCache(BatchCache):
         self._step = step
         self.capacity = step
         self.version = 0  # counts replacements of buffers, for users of their addresses
+        self.checked_for: Any = None  # whose forward the buffers are known to fit
 
     def rows(self, rows: Sequence[int]) -> "CacheRows":
-        return CacheRows(self, list(rows))
+        return CacheRows(self, rows)
 
     def add_rows(self, count: int) -> None:
         """Add `count` empty rows, and trim."""
@@ -78,11 +191,8 @@ class RaggedKVCache(BatchCache):
     def reserve(self, num_tokens: int) -> None:
         """Make the buffers at least `num_tokens` long."""
         if num_tokens > self.capacity:
-            # By a quarter, not by doubling: masked attention reads the whole buffer.
-            self._replace(
-                len(self.lengths),
-                max(num_tokens, self.capacity + max(self._step, self.capacity // 4)),
-            )
+            more = max(self._step, self.capacity // _GROWTH)
+            self._replace(len(self.lengths), max(num_tokens, self.capacity + more))
 
     def trim(self) -> None:
         """Shrink the buffers if the rows need less than half of them."""
@@ -91,8 +201,8 @@ class RaggedKVCache(BatchCache):
 
     @property
     def _trimmed(self) -> int:
-        wanted = max(self.lengths) + self._step
-        return wanted if self.capacity > 2 * wanted else self.capacity
+        needed = max(self.lengths) + self._step
+        return needed if self.capacity > 2 * needed else self.capacity
 
     def empty(self) -> None:
         """Remove all tokens and zero the buffers: masked attention would spread a number that is
@@ -107,9 +217,9 @@ class RaggedKVCache(BatchCache):
     def _replace(self, num_rows: int, capacity: int) -> None:
         """Replace the buffers by ones of another size with the same tokens; unchanged if memory
         is insufficient."""
-        found: list[list[torch.Tensor]] = []
+        replaced: list[list[torch.Tensor]] = []
         for buffers in (self._keys, self._values):
-            found.append([])
+            replaced.append([])
             for old in buffers:
                 new = torch.zeros(
                     num_rows,
@@ -121,8 +231,8 @@ class RaggedKVCache(BatchCache):
                 )
                 length = min(capacity, old.shape[2])
                 new[: old.shape[0], :, :length] = old[:, :, :length]
-                found[-1].append(new)
-        self._keys, self._values = found
+                replaced[-1].append(new)
+        self._keys, self._values = replaced
         self.capacity = capacity
         self.version += 1
 
@@ -148,13 +258,13 @@ class RaggedKVCache(BatchCache):
             )
             self.layer(shape.num_layers - 1, like, like)
         keys = self._keys[0]
-        found = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
-        wanted = (shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype, device.type)
-        if found != wanted:
+        own = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
+        of_model = (shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype, device.type)
+        if own != of_model:
             names = "layers, key heads, head width, dtype, device"
             raise ValueError(
-                f"kv_cache belongs to another model: its {names} are {found}, this model's are"
-                f" {wanted}"
+                f"kv_cache belongs to another model: its {names} are {own}, this model's are"
+                f" {of_model}"
             )
 
     def buffers(self) -> list[KVState]:
@@ -184,13 +294,35 @@ class CacheRows(Rows["RaggedKVCache"]):
 
     branches = False  # whether tokens do not attend to all before them: see `TreeRows`
 
-    def __init__(self, cache: RaggedKVCache, rows: list[int]) -> None:
-        super().__init__(cache, rows)
-        self.contiguous = rows == list(range(rows[0], rows[0] + len(rows)))
+    @staticmethod
+    def of(kv_cache: Any, batch_size: int) -> "CacheRows":
+        """The rows of a cache, for a forward. The states of a `KVCache` of another class are
+        copied. Raises `ValueError` if it is no cache, or has another number of rows."""
+        if isinstance(kv_cache, CacheRows):
+            rows = kv_cache
+        elif isinstance(kv_cache, DynamicKVCache):
+            rows = kv_cache.all_rows(batch_size)
+        elif isinstance(kv_cache, RaggedKVCache):
+            rows = kv_cache.all_rows()
+        elif isinstance(kv_cache, KVCache):
+            rows = CopiedRows(kv_cache, batch_size)
+        else:
+            raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")
+        if len(rows.indices) != batch_size:
+            raise ValueError(
+                f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}"
+            )
+        return rows
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the rows' numbers are consecutive, so that they are a slice of the buffers."""
+        first, count = self.indices[0], len(self.indices)
+        return count == 1 or self.indices == list(range(first, first + count))
 
     def positions(self, num_new: int, device: torch.device | None = None) -> torch.Tensor:
         """Positions of the next `num_new` tokens, int64, shape `[rows, num_new]`."""
-        starts = on_device(self.lengths, device)
+        starts = torch.tensor(self.lengths) if device is None else on_device(self.lengths, device)
         return starts[:, None] + torch.arange(num_new, device=device)
 
     def mask(
@@ -198,7 +330,9 @@ class CacheRows(Rows["RaggedKVCache"]):
     ) -> torch.Tensor:
         """The stored tokens that each new one may attend to, once all are written: bool, shape
         `[rows, 1, num_new, longest + num_new]`; see `causal_mask`."""
-        return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
+        lengths = self.cache.lengths
+        longest = max(map(lengths.__getitem__, self.indices))
+        return causal_mask(self.positions(num_new, device), longest + num_new, window)
 
     def write(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor
@@ -302,6 +436,7 @@ class DynamicKVCache(RaggedKVCache):
         ):  # new, rolled back, or its first forward has failed
             self.lengths, self._keys, self._values = [0] * batch_size, [], []
             self.version += 1
+            self.checked_for = None
         return super().all_rows()
 
     def update(self, kv_states: Sequence[KVState]) -> None:
@@ -315,36 +450,27 @@ class DynamicKVCache(RaggedKVCache):
         rows.update(kv_states)
 
 
-@contextmanager
-def as_rows(kv_cache: Any, batch_size: int, num_new: int) -> Iterator[CacheRows]:
-    """The rows of a cache, for a forward over `num_new` tokens. The states of a `KVCache` of
-    another class are copied, and it gets the new ones afterwards. Raises `ValueError` if it is
-    no cache, or has another number of rows."""
-    foreign = not isinstance(kv_cache, RaggedKVCache | CacheRows)
-    rows = kv_cache
-    if isinstance(kv_cache, RaggedKVCache):
-        rows = (
-            kv_cache.all_rows(batch_size)
-            if isinstance(kv_cache, DynamicKVCache)
-            else kv_cache.all_rows()
-        )
-    elif foreign:
-        if not isinstance(kv_cache, KVCache):
-            raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")
-        states = kv_cache.get_kv_states()
-        rows = RaggedKVCache(len(states[0].keys) if states else batch_size).all_rows()
+class CopiedRows(CacheRows):
+    """Rows with the states of a `KVCache` of another class, to which they give the new ones."""
+
+    def __init__(self, kv_cache: KVCache, batch_size: int) -> None:
+        self._kv_cache, states = kv_cache, kv_cache.get_kv_states()
+        cache = RaggedKVCache(len(states[0].keys) if states else batch_size)
+        super().__init__(cache, range(len(cache.lengths)))
         if states:
-            rows.update(states)
-    if len(rows.indices) != batch_size:
-        raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-    yield rows
-    if foreign:
-        kv_cache.update(
-            [
-                KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:])
-                for s in rows.get_kv_states()
-            ]
-        )
+            cache.update(states)
+
+    def advance(self, num_new: int) -> None:
+        """See `CacheRows.advance`."""
+        super().advance(num_new)
+        self.give(num_new)
+
+    def give(self, num_new: int) -> None:
+        """Give the last tokens to the cache that was copied."""
+        states = [
+            (s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in self.get_kv_states()
+        ]
+        self._kv_cache.update([KVState(keys, values) for keys, values in states])
 
 
 def _count_new(kv_states: Sequence[KVState], num_layers: int) -> int:

@@ -8,7 +8,6 @@ computed one by one.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from inspect import signature
 from itertools import islice
@@ -19,7 +18,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from naive_speculate.infer.plain import PlainCache
-from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.ragged_cache import Rows
 from naive_speculate.infer.transformers_model import (
     TransformersLanguageModel,
     hidden_states,
@@ -123,7 +122,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         """An empty cache for `batch_size` rows."""
         return StateCache(batch_size)
 
-    def _rows(self, kv_cache: Any, batch_size: int, num_new: int) -> AbstractContextManager[Any]:
+    def _rows(self, kv_cache: Any, batch_size: int) -> Any:
         view = kv_cache.all_rows() if isinstance(kv_cache, StateCache) else kv_cache
         if not isinstance(view, Rows) or not isinstance(view.cache, StateCache):
             raise ValueError(
@@ -133,7 +132,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
             raise ValueError(
                 f"query_token_ids has {batch_size} rows, kv_cache has {len(view.indices)}"
             )
-        return nullcontext(view)
+        return view
 
     def _compute_row(
         self, rows: Any, num_logits: int, layers: Sequence[int], index: int, token_ids: torch.Tensor

@@ -1,17 +1,18 @@
 """Assigns rows of a model's cache to sequences, and runs forwards over any of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.forward import forward
+from naive_speculate.infer.forward import forward_of
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.infer.protocols import LanguageModel
-from naive_speculate.infer.rows import BatchCache
+from naive_speculate.infer.protocols import LanguageModel, MakesCaches
+from naive_speculate.infer.ragged_cache import BatchCache, Rows
 
 # prompt tokens of a row per forward, so that a long prompt can be cancelled and needs bounded
 # memory
@@ -44,7 +45,7 @@ class Slot:
 class Chunk(NamedTuple):
     """The tokens that one forward added to sequences."""
 
-    places: list[int]  # indices of these sequences
+    indices: list[int]  # which of the sequences
     starts: list[int]  # position of each sequence's first added token
     # hidden states at each sequence's added tokens, shape `[num_tokens, len(layers) *
     # hidden_size]`; empty without layers
@@ -52,12 +53,17 @@ class Chunk(NamedTuple):
 
 
 class SlotPool:
-    """Allocates the rows of one model's cache; the model becomes a `BatchLanguageModel`."""
+    """Allocates the rows of one model's cache; a language model becomes a `BatchLanguageModel`."""
 
-    def __init__(self, model: LanguageModel) -> None:
-        self.model = as_batch_model(model)
+    def __init__(self, model: LanguageModel | MakesCaches) -> None:
+        self.model: Any = model if isinstance(model, MakesCaches) else as_batch_model(model)
         self._cache: BatchCache | None = None
         self._free: list[int] = []
+
+    @cached_property
+    def forward(self) -> Callable[..., Any]:
+        """The language model's `forward`; see `forward_of`."""
+        return forward_of(self.model)
 
     def allocate(self) -> Slot:
         """An empty slot; rows are added when none is free."""
@@ -79,8 +85,7 @@ class SlotPool:
         self._cache.clear_row(slot.row)
         self._free.append(slot.row)
         if len(self._free) == len(self._cache.lengths):
-            if hasattr(self.model, "recycle"):
-                self.model.recycle(self._cache)
+            self.model.recycle(self._cache)
             self._cache = None
         else:
             # If memory is insufficient, a later call trims; a lost device fails at the next
@@ -90,7 +95,7 @@ class SlotPool:
 
     def pack(self, slots: Sequence[Slot]) -> None:
         """Move slots into free rows between them, so that a batch is one slice of the buffers."""
-        if self._cache is None:
+        if self._cache is None or len(slots) == 1:
             return
         by_row = sorted(slots, key=lambda slot: slot.row)
         while True:
@@ -106,36 +111,10 @@ class SlotPool:
             by_row[-1].row = hole
             by_row.sort(key=lambda slot: slot.row)
 
-    def view(self, slots: Sequence[Slot]) -> Any:
+    def view(self, slots: Sequence[Slot]) -> Rows[Any]:
         """Some slots' rows, as the cache of a forward."""
-        return slots[0].cache.rows([slot.row for slot in slots])
-
-    def compute(
-        self,
-        view: Any,
-        query: torch.Tensor | list[list[int]],
-        layers: Sequence[int] = (),
-        lengths: Sequence[int] | None = None,
-        num_logits: int | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """One forward; every row of the view gains the tokens of its row of the query, int64
-        `[rows, num_query_tokens]`.
-
-        `lengths` are the tokens per row without padding; a model that takes them computes and
-        stores only these. Returns the logits of the last `num_logits` positions (None: all),
-        shape `[rows, num_query_tokens or num_logits, vocab_size]`, and the hidden states of
-        `layers` (see `BatchLanguageModel.forward`), shape `[rows, num_query_tokens, len(layers)
-        * hidden_size]`; None without layers. Raises `ValueError` if the model violates its
-        contract, or does not return hidden states.
-        """
-        tokens = on_device(query, self.model.device) if isinstance(query, list) else query
-        if getattr(self.model, "takes_lengths", False):  # it checks its own results
-            model: Any = self.model
-            found = model.forward(
-                tokens, view, num_logits=num_logits, layers=layers, lengths=lengths
-            )
-            return found if layers else (found, None)
-        return forward(self.model, tokens, view, num_logits, layers)
+        rows = [slot.row for slot in slots] if len(slots) > 1 else [slots[0].row]
+        return slots[0].cache.rows(rows)
 
     def feed(
         self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()
@@ -143,28 +122,28 @@ class SlotPool:
         """Add the next chunk of its sequence's tokens, without the last token, to each slot that
         lacks some. Returns the added tokens, with the hidden states of `layers`; None if no slot
         lacked any."""
-        places = [
-            place
-            for place, tokens in enumerate(token_ids)
-            if slots[place].num_tokens < len(tokens) - 1
+        indices = [
+            index
+            for index, tokens in enumerate(token_ids)
+            if slots[index].num_tokens < len(tokens) - 1
         ]
-        if not places:
+        if not indices:
             return None
-        short = [(slots[place], token_ids[place]) for place in places]
-        starts = [slot.num_tokens for slot, _ in short]
+        short = [slots[index] for index in indices]
+        starts = [slot.num_tokens for slot in short]
         chunks = [
-            tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in short
+            token_ids[index][start:-1][:PREFILL_CHUNK]
+            for index, start in zip(indices, starts, strict=True)
         ]
         lengths = list(map(len, chunks))
         width = max(lengths)
-        query = [chunk + [0] * (width - len(chunk)) for chunk in chunks]
-        view = self.view([slot for slot, _ in short])
-        _, features = self.compute(view, query, layers, lengths, num_logits=1)
-        for (slot, _), start, length in zip(short, starts, lengths, strict=True):
-            slot.keep(start + length)
-        states = (
-            []
-            if features is None
-            else [row[:length] for row, length in zip(features, lengths, strict=True)]
+        query = on_device(
+            [chunk + [0] * (width - len(chunk)) for chunk in chunks], self.model.device
         )
-        return Chunk(places, starts, states)
+        result = self.forward(query, self.view(short), num_logits=1, layers=layers, lengths=lengths)
+        for slot, start, length in zip(short, starts, lengths, strict=True):
+            slot.keep(start + length)
+        states = [
+            row[:length] for row, length in zip(result[1] if layers else (), lengths, strict=False)
+        ]
+        return Chunk(indices, starts, states)

@@ -1,10 +1,11 @@
 """Any causal language model of transformers with rollback-able attention caches, as a
 `BatchLanguageModel`."""
 
+import copy
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -15,9 +16,13 @@ from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from naive_speculate.infer.end_tokens import HasEndTokens, end_tokens
-from naive_speculate.infer.forward import check_layers, check_query
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, as_rows
-from naive_speculate.infer.rows import forward_each_row
+from naive_speculate.infer.forward import (
+    check_layers,
+    check_query,
+    forward_each_row,
+    keeps_contract,
+)
+from naive_speculate.infer.ragged_cache import CacheRows, CopiedRows, RaggedKVCache
 
 _ATTENTION_KINDS = {"full_attention", "sliding_attention"}
 _PROBE_TOKENS = 6
@@ -37,7 +42,9 @@ class TransformersLanguageModel(HasEndTokens):
     `max_positions` is the length at which they change, since cached keys are invalid beyond it.
 
     Args:
-        model: A decoder-only model, on its device, in its dtype.
+        model: A decoder-only model, on its device, in its dtype. It stays in the mode it is in,
+            training or not, and is always computed as in evaluation. Of a model that
+            `torch.compile` made, the original is computed.
 
     Attributes:
         name: Its folder or Hub id, or its class.
@@ -47,13 +54,14 @@ class TransformersLanguageModel(HasEndTokens):
 
     Raises:
         ValueError: If the model's state cannot be rolled back (see `RecurrentLanguageModel`), or
-            it is not decoder-only.
+            it is not decoder-only, or none of transformers.
     """
 
     _cache_name, _one_by_one_of = "a cache", "rows of different lengths"  # in messages
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model.eval()
+        self.model = evaluating(pretrained(model))
+        model = self.model
         self.name: str = model.name_or_path or type(model).__name__
         self.config = model.config.get_text_config(decoder=True)
         self.described = f"{self.name} ({self.config.model_type})"
@@ -111,16 +119,19 @@ class TransformersLanguageModel(HasEndTokens):
     @property
     def input_embeddings(self) -> torch.Tensor:
         """The embedding table, shape `[vocab_size, hidden_size]`."""
-        return cast(torch.Tensor, self.model.get_input_embeddings().weight.detach())
+        return cast(torch.Tensor, self.model.get_input_embeddings().weight).detach()
 
     @property
     def output_embeddings(self) -> torch.Tensor:
         """The matrix before the logits, shape `[vocab_size, hidden_size]`."""
-        return cast(torch.Tensor, self.model.get_output_embeddings().weight.detach())
+        return cast(torch.Tensor, self.model.get_output_embeddings().weight).detach()
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
+
+    def recycle(self, cache: Any) -> None:
+        """See `MakesCaches.recycle`; its caches are not kept."""
 
     @property
     def takes_lengths(self) -> bool:
@@ -129,6 +140,7 @@ class TransformersLanguageModel(HasEndTokens):
         self.probe()
         return not self._mode
 
+    @keeps_contract
     @torch.no_grad()
     def forward(
         self,
@@ -151,25 +163,25 @@ class TransformersLanguageModel(HasEndTokens):
         check_query(query_token_ids)
         batch_size, num_new = query_token_ids.shape
         counts, takes_lengths = lengths or [num_new] * batch_size, self.takes_lengths
-        with self._rows(kv_cache, batch_size, num_new) as rows:
-            ends = [length + count for length, count in zip(rows.lengths, counts, strict=True)]
-            reached = (max if takes_lengths else min)(ends)  # padding may exceed the last position
-            if self.max_positions is not None and reached > self.max_positions:
-                raise ValueError(
-                    f"query_token_ids reaches {reached} tokens, {self.name} can take"
-                    f" {self.max_positions}"
-                )
-            if takes_lengths:
-                one = partial(self._compute_row, rows, num_logits or num_new, layers)
-                logits, features = forward_each_row(query_token_ids, counts, num_logits, one)
-            else:
-                logits, features = self._compute(
-                    query_token_ids, rows, num_logits or 0, True, layers
-                )
+        rows = self._rows(kv_cache, batch_size)
+        ends = [length + count for length, count in zip(rows.lengths, counts, strict=True)]
+        reached = (max if takes_lengths else min)(ends)  # padding may exceed the last position
+        if self.max_positions is not None and reached > self.max_positions:
+            raise ValueError(
+                f"query_token_ids reaches {reached} tokens, {self.name} can take"
+                f" {self.max_positions}"
+            )
+        if takes_lengths:
+            one = partial(self._compute_row, rows, num_logits or num_new, layers)
+            logits, features = forward_each_row(query_token_ids, counts, num_logits, one)
+            if isinstance(rows, CopiedRows):
+                rows.give(num_new)
+        else:
+            logits, features = self._compute(query_token_ids, rows, num_logits or 0, True, layers)
         return logits if features is None else (logits, features)
 
-    def _rows(self, kv_cache: Any, batch_size: int, num_new: int) -> AbstractContextManager[Any]:
-        return as_rows(kv_cache, batch_size, num_new)
+    def _rows(self, kv_cache: Any, batch_size: int) -> Any:
+        return CacheRows.of(kv_cache, batch_size)
 
     def _compute_row(
         self, rows: Any, num_logits: int, layers: Sequence[int], index: int, token_ids: torch.Tensor
@@ -316,6 +328,35 @@ class TransformersLanguageModel(HasEndTokens):
                 "sliding_attention": window,
             }
         return window
+
+
+def pretrained(model: Any) -> PreTrainedModel:
+    """A model of transformers, the original one if `torch.compile` made it. Raises `ValueError`
+    if it is something else."""
+    model = getattr(model, "_orig_mod", model)
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(
+            "model must be a causal language model of transformers (a PreTrainedModel),"
+            f" got {type(model).__name__}"
+        )
+    return model
+
+
+def evaluating(model: PreTrainedModel) -> PreTrainedModel:
+    """The model, or if it is being trained, a copy of its modules in evaluation mode that shares
+    its parameters and buffers."""
+    if not any(module.training for module in model.modules()):
+        return model
+    copies: dict[nn.Module, nn.Module] = {}
+    for module in model.modules():
+        copies[module] = copy.copy(module)
+        copies[module].training = False
+    for module, own in copies.items():
+        own.__dict__["_modules"] = {
+            name: None if child is None else copies[child]
+            for name, child in module._modules.items()
+        }
+    return cast(PreTrainedModel, copies[model])
 
 
 def additive_mask(

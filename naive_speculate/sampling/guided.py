@@ -1,42 +1,37 @@
 """Guided decoding: which tokens keep the output within a grammar. The grammar engine is
-xgrammar."""
+llguidance; what it would not enforce is refused by name."""
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 
 from naive_speculate.sampling.checked import checked
+from naive_speculate.sampling.expressions import literal, rewritten
+from naive_speculate.sampling.schemas import enforceable
 from naive_speculate.text import num_shared
+from naive_speculate.translation import token_bytes
 
 if TYPE_CHECKING:
-    import xgrammar
+    import llguidance
 
-MAX_GRAMMAR_LENGTH = 20_000
-# repetitions in a regular expression or grammar: compile time grows with their square, two seconds
-# for 1,000
-MAX_REPEATS = 300
-MAX_TIMES = 1000
-"""The largest count of a repetition: nested counts are multiplied, and those of a JSON schema's
-patterns are added. There `a{1,10000}` takes ten seconds to parse, and 140 patterns
-`(ab?){1,900}` take 24. After ninety letters of `((a{1,1000}){1,1000}){1,1000}` every further one
-takes three seconds."""
-MAX_COUNTED_PROPERTIES = 100
-"""Properties of JSON objects that limit their number of properties: 1,200 take twenty seconds to
-parse."""
-MAX_DEPTH = 64  # levels of a JSON schema: 600 take half a minute to compile
-CACHE_BYTES = (
-    64 * 2**20
-)  # compiled grammars that are kept, 30 KB for a small schema; the least recently used go first
+MAX_GRAMMAR_LENGTH = 20_000  # characters: a schema of so many takes 0.2 s to read
+LIMITS = {
+    "step_max_items": 5_000,
+    "initial_lexer_fuel": 200_000,
+    "max_lexer_states": 30_000,
+    "verbose_errors": False,
+}
+"""llguidance's bounds on its own work: some 20 ms of one core for a mask, and 0.3 s to begin."""
 
-_LITERAL = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')
-_HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:x|u00)([0-9a-fA-F]{2})")
-_COUNTED = re.compile(r"([\w.-]+)(?:\{(\d+), (-?\d+)\})?")
+MAX_MASKS = 64  # that a sequence keeps: the tokens of a window, a byte for each token of the model
+
 _KINDS = ("json", "regex", "choice", "grammar", "json_object")
 _Schema = Annotated[
     str | Mapping[str, Any], Field(description="a JSON schema, as text or a mapping")
@@ -46,15 +41,6 @@ _Choice = Annotated[
     Sequence[Annotated[str, Field(min_length=1)]],
     Field(min_length=1, description="a list of texts that are not empty"),
 ]
-# the methods of xgrammar's Grammar and GrammarCompiler by kind; a choice is a grammar
-_PARSERS = {
-    "json": "from_json_schema",
-    "regex": "from_regex",
-    "grammar": "from_ebnf",
-    "json_object": "builtin_json_grammar",
-}
-_COMPILERS = {"json": "compile_json_schema", "regex": "compile_regex", "grammar": "compile_grammar"}
-_COMPILERS |= {"json_object": "compile_builtin_json_grammar"}
 
 
 class GuideTooCostly(ValueError):
@@ -72,8 +58,10 @@ class GuidedDecodingParams:
     """What the output must match; exactly one of the first five fields is given.
 
     Attributes:
-        json: A JSON schema, as a string or a mapping.
-        regex: A regular expression.
+        json: A JSON schema, as a string or a mapping. Properties that it does not list are not
+            written unless it has `additionalProperties` or `patternProperties`. Keywords that
+            cannot be enforced are refused; unknown ones mean nothing, as the standard says.
+        regex: A regular expression of Python, for the whole output.
         choice: The output is one of these strings.
         grammar: A grammar in EBNF (GBNF) whose first rule is `root`.
         json_object: Any JSON object.
@@ -82,7 +70,8 @@ class GuidedDecodingParams:
             models then write nothing else.
 
     Raises:
-        ValueError: If not exactly one is given, it does not parse, or xgrammar is not installed.
+        ValueError: If not exactly one is given, it does not parse, holds what
+            cannot be enforced, or llguidance is not installed.
     """
 
     json: _Schema | None = None
@@ -112,7 +101,7 @@ class GuidedDecodingParams:
                 f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got"
                 f" {len(text)}"
             )
-        _check(name, text, not self.disable_any_whitespace)
+        grammar_of(name, text, not self.disable_any_whitespace)
         return self
 
     @classmethod
@@ -130,211 +119,219 @@ class GuidedDecodingParams:
     def source(self) -> tuple[str, str]:
         """The kind of grammar and its text."""
         if self.json is not None:
-            return "json", self.json if isinstance(self.json, str) else json.dumps(self.json)
+            return "json", self.json if isinstance(self.json, str) else _as_text(self.json)
         if self.regex is not None:
             return "regex", self.regex
         if self.choice is not None:
-            return "choice", "root ::= " + " | ".join(
-                json.dumps(text, ensure_ascii=False) for text in self.choice
-            )
+            return "choice", json.dumps(list(self.choice), ensure_ascii=False)
         if self.grammar is not None:
             return "grammar", self.grammar
         return "json_object", ""
 
 
-@lru_cache(maxsize=64)
-def _check(name: str, text: str, any_whitespace: bool) -> None:
-    """Refuse what is too large or does not parse. No grammar is kept: a schema of 19,000
-    characters takes up to 30 MB."""
-    _check_size(name, text)
-    parse(name, text, any_whitespace=any_whitespace)
+def _as_text(schema: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(schema)
+    except RecursionError:
+        raise ValueError("guided_decoding json is nested too deep") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"guided_decoding json must be JSON: {error}") from None
 
 
-def _check_size(name: str, text: str) -> None:
-    """Refuse what would take long to compile, since compiling cannot be stopped."""
-    patterns, counted = [text] if name in ("regex", "grammar") else [], 0
-    if name == "json":
-        too_deep = ValueError(f"guided_decoding json may be {MAX_DEPTH} levels deep, got more")
-        try:
-            level, depth = [json.loads(text)], 0
-        except RecursionError:
-            raise too_deep from None
-        except ValueError as error:
-            raise ValueError(
-                f"guided_decoding json does not parse, got {text!r:.80}: {error}"
-            ) from None
-        while level:
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise too_deep
-            below: list[Any] = []
-            for node in level:
-                if isinstance(node, dict):
-                    if node.keys() & {"minProperties", "maxProperties"} and isinstance(
-                        node.get("properties"), dict
-                    ):
-                        counted += len(node["properties"])
-                    patterns += [
-                        value
-                        for key, value in node.items()
-                        if key == "pattern" and isinstance(value, str)
-                    ]
-                    patterns += (
-                        node.get("patternProperties", ())
-                        if isinstance(node.get("patternProperties"), dict)
-                        else ()
-                    )
-                    below += node.values()
-                elif isinstance(node, list):
-                    below += node
-            level = below
-    if counted > MAX_COUNTED_PROPERTIES:
-        raise ValueError(
-            f"guided_decoding json may count {MAX_COUNTED_PROPERTIES} properties by minProperties"
-            f" and maxProperties, got {counted}"
-        )
-    repeats = sum(len(re.findall(r"[*+?{]", pattern)) for pattern in patterns)
-    if repeats > MAX_REPEATS:
-        raise ValueError(
-            f"guided_decoding {name} may hold {MAX_REPEATS} repetitions (* + ? {{}}), got {repeats}"
-        )
-    most = 0
-    for pattern in (each for each in patterns if "{" in each):
-        try:
-            if name == "json":  # its patterns are expanded
-                most += _most_times(str(parse("regex", pattern)), sum)
-            else:
-                most = _most_times(str(parse(name, pattern)), max)
-        except ValueError:  # reported when all of the text is parsed
-            continue
-        except RecursionError:
-            raise ValueError(f"guided_decoding {name} has rules that are nested too deep") from None
-        if most > MAX_TIMES:
-            raise ValueError(
-                f"guided_decoding {name} may repeat something up to {MAX_TIMES} times, got {most}"
-            )
-
-
-def _most_times(grammar: str, together: Callable[[list[int]], int]) -> int:
-    """How often a grammar may repeat something: nested counts are multiplied, and neighbouring
-    ones combined with `together`; of a recursive rule, one level is counted.
-
-    xgrammar prints one rule per line, and counts only names of rules: `name{1, 1000}`.
-    """
-    lines = _LITERAL.sub("", grammar).splitlines()
-    bodies = {
-        name: _COUNTED.findall(body)
-        for name, _, body in (line.partition(" ::= ") for line in lines)
-    }
-    found: dict[str, int] = {}
-
-    def times(name: str) -> int:
-        if name not in found:
-            found[name] = 1  # for a rule within itself
-            counted = (
-                max(1, int(low or 1), int(high or 1)) * times(rule)
-                for rule, low, high in bodies.get(name, ())
-            )
-            found[name] = together([count for count in counted if count > 1] or [1])
-        return found[name]
-
-    return max(map(times, bodies), default=1)
-
-
-def _xgrammar() -> Any:
+def _llguidance() -> Any:
     """The optional package."""
     try:
-        import xgrammar
+        import llguidance
     except ImportError as error:
         raise ValueError(
-            f"guided_decoding needs xgrammar: pip install 'naive-speculate[guided]' ({error})"
+            f"guided_decoding needs llguidance: pip install '.[guided]' in the repository ({error})"
         ) from None
-    return xgrammar
+    return llguidance
 
 
-def parse(name: str, text: str, *, any_whitespace: bool = True) -> "xgrammar.Grammar":
-    """Parse a grammar given as `GuidedDecodingParams.source`. Raises `ValueError` with the
-    parser's message, or if xgrammar is not installed."""
-    grammar = _xgrammar().Grammar
-    try:
-        return _made(grammar, _PARSERS, name, text, any_whitespace)
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise ValueError(
-            f"guided_decoding {name} does not parse, got {text!r:.80}: {_said(error)}"
-        ) from None
+@lru_cache(maxsize=16)
+def grammar_of(name: str, text: str, any_whitespace: bool = True) -> str:
+    """The grammar for llguidance of a guide, given as `GuidedDecodingParams.source`.
 
-
-def _made(
-    maker: Any, methods: Mapping[str, str], name: str, text: str, any_whitespace: bool
-) -> Any:
-    """What the maker's method for this kind makes of its text."""
-    make = getattr(maker, methods.get(name, methods["grammar"]))
-    if name == "json":
-        return make(text, any_whitespace=any_whitespace)
-    return make() if name == "json_object" else make(_two_digits(name, text))
-
-
-def _two_digits(name: str, text: str) -> str:
-    r"""The text with `\xHH` written so that xgrammar reads two digits: it reads as many as there
-    are, but four after `\u`.
-
-    In a class of a regular expression it prints escaped characters outside ASCII and reads the
-    result again, so they are written unescaped; NUL must stay escaped.
+    Raises:
+        ValueError: If it does not parse, holds what cannot be enforced, or llguidance is not
+            installed.
     """
+    matcher = _llguidance().LLMatcher
+    try:
+        if name in ("json", "json_object"):
+            schema = {"type": "object"} if name == "json_object" else enforceable(_loaded(text))
+            if isinstance(schema, bool):
+                schema = {} if schema else {"enum": []}
+            start = f"%json {json.dumps(schema | {'x-guidance': _json_options(any_whitespace)})}"
+        elif name == "grammar":
+            from naive_speculate.sampling import gbnf
 
-    def character(found: re.Match[str]) -> str:
-        code = int(found[2], 16)
-        return found[1] + (
-            chr(code)
-            if name == "regex" and (0 < code < 0x20 or code >= 0x7F)
-            else rf"\u00{found[2]}"
-        )
+            start = gbnf.read(text)
+        else:
+            ways = json.loads(text) if name == "choice" else ()
+            start = f"/{'|'.join(map(literal, ways)) if ways else rewritten(text)}/"
+    except ValueError as error:
+        raise ValueError(f"guided_decoding {name} {error}") from None
+    # Without forcing: every token that continues a text is allowed, not only the tokenizer's choice
+    grammar = matcher.grammar_from_lark(f'%llguidance {{"no_forcing": true}}\nstart: {start}')
+    if wrong := matcher.validate_grammar(grammar, limits=_limits()):
+        raise ValueError(f"guided_decoding {name} is refused, got {text!r:.80}: {_said(wrong)}")
+    return str(grammar)
 
-    return _HEX.sub(character, text)
+
+def _limits() -> "llguidance.LLParserLimits":
+    return _llguidance().LLParserLimits(**LIMITS)
 
 
-def _said(error: Exception) -> str:
-    """xgrammar's message, without the line of its source."""
-    return re.sub(r"^\[[\d:]+\] \S+: ", "", " ".join(str(error).split()))[:300]
+def _loaded(text: str) -> Any:
+    """A JSON schema."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
+    except ValueError as error:
+        raise ValueError(f"does not parse, got {text!r:.80}: {error}") from None
+
+
+def _json_options(any_whitespace: bool) -> dict[str, Any]:
+    r"""llguidance's options for JSON. A name in `\u` codes would escape what the schema says of
+    that name, so codes are not allowed in free text."""
+    return {
+        "item_separator": "," if any_whitespace else ", ",
+        "key_separator": ":" if any_whitespace else ": ",
+        "whitespace_flexible": any_whitespace,
+        "coerce_one_of": False,
+        "lenient": False,
+        "json_allowed_escapes": 'nrbtf\\"',
+        "json_allow_general_unicode_escapes": False,
+    }
+
+
+def _said(error: str) -> str:
+    """llguidance's message, without the place in the grammar that was made for it."""
+    first = error.replace("<non-verbose/>", "").strip().partition("\n")[0]
+    if "oneOf constraints are not supported" in first:
+        return "oneOf can be enforced if its schemas differ in type or in a required constant"
+    return re.sub(r"^at \d+\(\d+\): (failed to compile JSON schema: )?", "", first)[:300]
+
+
+class Vocabulary(Protocol):
+    """The tokens of a model: their bytes, empty for special ones, and those that end a text."""
+
+    decoded_vocab: Sequence[bytes]
+    stop_token_ids: Sequence[int]
+
+
+class _Tokens:
+    """A vocabulary in llguidance's form, in which special tokens have names of their own."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+
+    def __init__(self, tokens: Sequence[bytes], stop_token_ids: Sequence[int]) -> None:
+        special = {index for index, token in enumerate(tokens) if not token} | {*stop_token_ids}
+        self.eos_token_id = stop_token_ids[0]
+        self.special_token_ids = sorted(special)
+        self.tokens = [
+            f"<{index}>".encode() if index in special else bytes(token)
+            for index, token in enumerate(tokens)
+        ]
+
+    def __call__(self, text: object) -> list[int]:
+        """Nothing here needs the tokens of a text; llguidance tries whether it may ask."""
+        return []
 
 
 class GrammarCompiler:
-    """Compiles grammars for one tokenizer, of transformers or in xgrammar's form (`info`), and
-    caches them. `stop_token_ids` may end the output once the grammar is complete; a `ValueError`
-    if there is none, or if xgrammar is not installed."""
+    """Prepares grammars for one tokenizer, of transformers or a `Vocabulary`. `stop_token_ids`
+    may end the output once the grammar is complete; a `ValueError` if there is none, or if
+    llguidance is not installed."""
 
-    def __init__(self, tokenizer: Any, vocab_size: int, stop_token_ids: Sequence[int] = ()) -> None:
-        xgrammar = _xgrammar()
-        if not isinstance(tokenizer, xgrammar.TokenizerInfo):
-            if not stop_token_ids:
-                raise ValueError("guided_decoding needs a model with an end-of-sequence token")
-            stops = list(stop_token_ids)
-            tokenizer = xgrammar.TokenizerInfo.from_huggingface(
-                tokenizer, vocab_size=vocab_size, stop_token_ids=stops
-            )
-        self.info = tokenizer
+    def __init__(
+        self, tokenizer: Any | Vocabulary, vocab_size: int, stop_token_ids: Sequence[int] = ()
+    ) -> None:
+        llguidance = _llguidance()
+        if hasattr(tokenizer, "decoded_vocab"):
+            tokens, stops = tokenizer.decoded_vocab, tokenizer.stop_token_ids
+        else:
+            found, stops = token_bytes(tokenizer), stop_token_ids
+            # of words without a mark for the space between them, the words alone
+            space = b" " if all(each.startswith(b" ") for each in found.values()) else b""
+            tokens = [found.get(token, b"").removeprefix(space) for token in range(vocab_size)]
+        self.stops = [token for token in stops if token < vocab_size]
+        if not self.stops:
+            raise ValueError("guided_decoding needs a model with an end-of-sequence token")
         self.vocab_size = vocab_size
-        self._compiler = xgrammar.GrammarCompiler(
-            tokenizer, max_threads=2, cache_limit_bytes=CACHE_BYTES
+        self._tokenizer = llguidance.LLTokenizer(
+            _Tokens(tokens[:vocab_size], self.stops), eos_token=self.stops
         )
 
     def compile(self, params: GuidedDecodingParams) -> "GrammarMask":
-        r"""A fresh matcher for the grammar. Raises `ValueError` if it parses, but xgrammar
-        cannot work with it.
+        """A fresh matcher for the grammar. Raises `GuideTooCostly` if it parses, but takes too
+        much to follow with this tokenizer."""
+        grammar = grammar_of(*params.source, not params.disable_any_whitespace)
+        return GrammarMask(_Walk(self, grammar, params.source))
 
-        It is compiled from its source: xgrammar would print a parsed grammar and parse that,
-        where `\xf6d`, its "öd", becomes one character.
-        """
-        name, text = params.source
-        try:
-            compiled = _made(
-                self._compiler, _COMPILERS, name, text, not params.disable_any_whitespace
-            )
-        except RuntimeError as error:
-            raise ValueError(
-                f"guided_decoding {name} does not compile, got {text!r:.80}: {_said(error)}"
-            ) from None
-        return GrammarMask(compiled, self.vocab_size)
+    def matcher(self, grammar: str) -> "llguidance.LLMatcher":
+        """llguidance's own matcher, at the grammar's beginning."""
+        return _llguidance().LLMatcher(self._tokenizer, grammar, log_level=0, limits=_limits())
+
+
+class _Walk:
+    """One output's way through a grammar, token by token, and back."""
+
+    def __init__(self, compiler: GrammarCompiler, grammar: str, source: tuple[str, str]) -> None:
+        self._compiler, self._grammar, self._source = compiler, grammar, source
+        self._matcher = compiler.matcher(grammar)
+        self._taken: list[int] = []
+        self._ended = False
+        self._checked(None)
+
+    def is_terminated(self) -> bool:
+        """Whether a token that ends the text was accepted."""
+        return self._ended
+
+    def accept_token(self, token: int) -> bool:
+        """Take a token; False if the grammar does not allow it."""
+        if token in self._compiler.stops:
+            self._ended = self._checked(self._matcher.is_accepting())
+            return self._ended
+        if self._matcher.is_stopped() or not 0 <= token < self._compiler.vocab_size:
+            return bool(self._checked(False))
+        taken = self._checked(self._matcher.try_consume_tokens([token])) == 1
+        self._taken += [token] * taken
+        return taken
+
+    def rollback(self, num_tokens: int) -> None:
+        """Take back the last tokens."""
+        num_tokens -= self._ended  # llguidance was not told of the end
+        self._ended = False
+        if num_tokens:
+            del self._taken[-num_tokens:]
+            self._matcher.rollback(num_tokens)
+        self._checked(None)
+
+    def allowed(self) -> torch.Tensor:
+        """Which tokens may follow, shape `[vocab_size]`, bool."""
+        words = self._matcher.compute_bitmask()
+        if self._matcher.is_error() and "NoExtensionBias" in self._matcher.get_error():
+            # no token goes on from here; llguidance would not go back either
+            self._matcher = self._compiler.matcher(self._grammar)
+            self._matcher.try_consume_tokens(self._taken)
+            words = bytes(len(words))
+        bits = np.unpackbits(np.frombuffer(self._checked(words), np.uint8), bitorder="little")
+        return torch.from_numpy(bits[: self._compiler.vocab_size].view(np.bool_))
+
+    def forced(self) -> bytes:
+        """What must follow, whatever else does."""
+        return bytes(self._checked(self._matcher.compute_ff_bytes()))
+
+    def _checked(self, result: Any) -> Any:
+        """The result of a call; llguidance stops at its limits."""
+        if self._matcher.is_error():
+            raise GuideTooCostly(*self._source)
+        return result
 
 
 class GrammarMask:
@@ -344,40 +341,44 @@ class GrammarMask:
     and goes on from there.
     """
 
-    def __init__(self, compiled: "xgrammar.CompiledGrammar", vocab_size: int) -> None:
-        xgrammar = _xgrammar()
-        self._matcher: Any = xgrammar.GrammarMatcher(compiled)
-        self._bitmask = xgrammar.allocate_token_bitmask(1, vocab_size)
+    def __init__(self, matcher: _Walk) -> None:
+        self._matcher = matcher
         self._consumed: list[int] = []
+        self._path: list[int] = []  # the last history, and by length the masks along it
+        self._masks: dict[int, torch.Tensor] = {}
 
     def apply(self, scores: torch.Tensor, history: list[int]) -> None:
         """Set the scores of forbidden tokens to -inf, in place: scores `[vocab_size]`, after the
         generated tokens of `history`. A history that the grammar refuses has probability 0
-        already; then nothing is forbidden. Raises `GuideTooCostly` if the mask takes longer than
-        the decoder's `mask_seconds` allow."""
-        allowed = self._allowed(history)
-        if allowed is not None:
-            forbidden = torch.zeros_like(scores, dtype=torch.float32)  # xgrammar takes no float64
-            _xgrammar().apply_token_bitmask_inplace(forbidden, allowed.to(scores.device))
-            scores.masked_fill_(forbidden == -torch.inf, -torch.inf)
+        already; then nothing is forbidden. Raises `GuideTooCostly` if the mask takes more than
+        `LIMITS` allow."""
+        forbidden = self._known(history)
+        if forbidden is None and self._follow(history):
+            forbidden = ~self._matcher.allowed()
+            self._masks[len(history)] = forbidden
+            if len(self._masks) > MAX_MASKS:
+                del self._masks[next(iter(self._masks))]
+        if forbidden is not None:
+            scores.masked_fill_(forbidden.to(scores.device), -torch.inf)
+
+    def _known(self, history: list[int]) -> torch.Tensor | None:
+        """The mask after a history that was asked about before: by a draft, then by the target."""
+        shared = num_shared(self._path, history)
+        if shared < len(history):
+            self._masks = {size: mask for size, mask in self._masks.items() if size <= shared}
+            self._path = list(history)
+        return self._masks.get(len(history))
 
     def forced_text(self, history: list[int]) -> str:
         """The text that must follow a history, whatever else does; "" where nothing must. Raises
         as `apply`."""
         if not self._follow(history):
             return ""
+        forced = self._matcher.forced()
         try:
-            return str(self._matcher.find_jump_forward_string())
+            return forced.decode()
         except UnicodeDecodeError as error:  # it begins or ends inside a character
-            return bytes(error.object[: error.start]).decode()
-
-    def _allowed(self, history: list[int]) -> torch.Tensor | None:
-        """A bit for every token, in 32-bit words, shape `[1, ceil(vocab_size / 32)]`; None where
-        nothing is forbidden."""
-        if not self._follow(history):
-            return None
-        self._matcher.fill_next_token_bitmask(self._bitmask)
-        return self._bitmask
+            return forced[: error.start].decode()
 
     def _follow(self, history: list[int]) -> bool:
         """Move to a history; False where the grammar refuses it or has ended."""

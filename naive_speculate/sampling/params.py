@@ -90,9 +90,11 @@ class SamplingParams:
         min_p: Keep tokens at least this fraction as probable as the most probable one; 0 to 1.
         seed: Makes the run repeatable; None or -1 draws a seed, which the events report.
         stop: Strings that end generation; they are not part of the text.
-        stop_token_ids: Tokens that end generation; they are part of the output.
+        stop_token_ids: Tokens that end generation; they are among the token ids, but not in the
+            text.
         bad_words: Words that must not be generated: a token that would complete one is banned.
-        include_stop_str_in_output: Keep the stop string at the end of the text.
+        include_stop_str_in_output: Keep the stop string, or the text of the token that ended
+            generation, at the end of the text.
         ignore_eos: Continue after an end-of-sequence token.
         max_tokens: Number of tokens after which generation ends; at least 1, or None for as many
             as the model has room for.
@@ -103,8 +105,8 @@ class SamplingParams:
         prompt_logprobs: The same for the tokens of the prompt.
         detokenize: Turn tokens into text.
         skip_special_tokens: Leave special tokens out of the text.
-        spaces_between_special_tokens: Put a space between two neighbouring special tokens, where
-            they are not skipped.
+        spaces_between_special_tokens: Keep the spaces that some tokenizers put between two
+            neighbouring special tokens, where they are not skipped.
         logits_processors: Functions that change the logits (see `LogitsProcessor`).
         truncate_prompt_tokens: Use only the last so many tokens of the prompt.
         guided_decoding: Keep the output within a JSON schema, a regular expression, a choice or

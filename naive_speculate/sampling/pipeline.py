@@ -20,6 +20,7 @@ from naive_speculate.sampling.guided import GrammarMask
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.words import WordFilter
 
+_IN_FLOAT = (torch.float32, torch.float64)
 _NOTHING = "-infinity for every token"
 
 
@@ -228,7 +229,7 @@ class LogitsPipeline:
 
 def in_float(logits: torch.Tensor) -> torch.Tensor:
     """Logits in float32, or in float64 if they are."""
-    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+    return logits if logits.dtype in _IN_FLOAT else logits.float()
 
 
 def batch_scores(
@@ -241,8 +242,11 @@ def batch_scores(
     temperature; the same shape, float32 or float64. `histories`: the tokens that each row has
     generated before the first index; not read where all pipelines are plain. `windows`: the
     draft tokens after it."""
-    scores = in_float(logits)
-    if all(pipeline.plain for pipeline in pipelines):
+    scores = logits if logits.dtype in _IN_FLOAT else logits.float()
+    for pipeline in pipelines:
+        if not pipeline.plain:
+            break
+    else:
         return scores
     windows = windows or [[] for _ in pipelines]
     rows = zip(pipelines, scores, histories, windows, strict=True)
@@ -259,7 +263,7 @@ def batch_probabilities(
     one: a draft may be drawn from that, but no token of the output.
     """
     first = pipelines[0]
-    if all(pipeline.warp_key == first.warp_key for pipeline in pipelines):
+    if len({pipeline.warp_key for pipeline in pipelines}) == 1:
         probs = first.probabilities(scores)
     else:
         probs = torch.stack(

@@ -1,6 +1,5 @@
 """Checks requests and describes failures, for all engines that decode in this process."""
 
-import os
 from dataclasses import replace
 
 import torch
@@ -19,9 +18,6 @@ MAX_PROMPT_CHARACTERS = (
 CHARACTERS_PER_TOKEN = 32
 """So are prompts with more characters for each token that the model can take. English text has
 four, and tokenizing a million characters delays other visitors by seconds."""
-MASK_SECONDS = 0.25 if hasattr(os, "fork") else None
-"""Most processor time of a visitor's grammar for one mask (see `SpeculativeDecoder`); on average
-1% of it."""
 OUT_OF_MEMORY = (
     "The model ran out of memory. Try a shorter prompt or fewer tokens, or try again later."
 )

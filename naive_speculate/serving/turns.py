@@ -1,15 +1,23 @@
-"""Readers take turns: the order of their jobs, and which one to drop if too many wait."""
+"""Readers take turns: the order of their jobs, which one to drop if too many wait, and threads in
+which they work in turn."""
 
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Protocol, TypeVar
 
-from naive_speculate.serving.protocol import Reader
+from naive_speculate.serving.protocol import Reader, Unavailable
 
 TOO_MANY = (
     "Too many of your runs are waiting, and others want to decode too. Try again in a moment."
 )
+
+MOST_WAITING = 64
 
 _Group = Callable[[Reader], Any]
 GROUPS: tuple[_Group, ...] = (
@@ -30,6 +38,7 @@ class Job(Protocol):
 
 
 T = TypeVar("T", bound=Job)
+R = TypeVar("R")
 
 
 def by_turns(
@@ -63,3 +72,75 @@ def one_too_many(waiting: Sequence[T], new: T) -> T | None:
             )
             return next(large, None)
     return None
+
+
+@dataclass(eq=False)
+class _Work:
+    """A reader's piece of work."""
+
+    work: Callable[[], Any]
+    reader: Reader
+    number: int  # increases with every piece
+    result: Future[Any] = field(default_factory=Future)
+    num_rows: int = 1
+
+
+class Pool:
+    """So many threads in which readers take turns, so that one delays the others by one piece of
+    work at most. If more than `most` pieces wait, the newest one of the reader with the most
+    waiting ones is refused."""
+
+    def __init__(self, threads: int, name: str, most: int = MOST_WAITING) -> None:
+        self._pool = ThreadPoolExecutor(threads, name)
+        self._most = most
+        self._lock = threading.Lock()
+        self._waiting: list[_Work] = []
+        self._served: dict[
+            Any, int
+        ] = {}  # the number of the last piece begun for an address, and for a session
+        self._number = self._begun = self._running = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._waiting) + self._running
+
+    def submit(self, work: Callable[[], R], reader: Reader) -> Future[R]:
+        """Work for a reader in a thread, in the caller's context. It fails with `Unavailable` if
+        it is refused."""
+        with self._lock:
+            self._number += 1
+            refused, new = None, _Work(partial(copy_context().run, work), reader, self._number)
+            if len(self._waiting) >= self._most:
+                refused = one_too_many(self._waiting, new) or new
+            self._waiting = [each for each in (*self._waiting, new) if each is not refused]
+        if (
+            refused is not None and refused.result.set_running_or_notify_cancel()
+        ):  # else its reader has left
+            refused.result.set_exception(Unavailable(TOO_MANY))
+        if refused is not new:
+            self._pool.submit(self._next)
+        return new.result
+
+    def _next(self) -> None:
+        with self._lock:
+            if not self._waiting:  # one was refused
+                return
+            turn = min(self._waiting, key=self._place)
+            self._waiting.remove(turn)
+            self._running += 1
+            self._begun += 1
+            known = {group(each.reader) for each in self._waiting for group in GROUPS}
+            self._served = {name: number for name, number in self._served.items() if name in known}
+            self._served |= {group(turn.reader): self._begun for group in GROUPS}
+        try:
+            if turn.result.set_running_or_notify_cancel():
+                turn.result.set_result(turn.work())
+        except Exception as error:
+            turn.result.set_exception(error)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def _place(self, each: _Work) -> tuple[int, ...]:
+        """Who was served longest ago comes first."""
+        return *(self._served.get(group(each.reader), 0) for group in GROUPS), each.number

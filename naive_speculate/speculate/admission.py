@@ -1,10 +1,10 @@
 """From a request to a run: validate, plan, build. Everything is checked here, before any model
 runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from naive_speculate.costs import CostTable
 from naive_speculate.events.emitter import Emitter
@@ -13,7 +13,6 @@ from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
-from naive_speculate.sampling.masks_apart import MasksApart
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
@@ -35,6 +34,33 @@ MakeRandom = Callable[[int, int], RandomSource]
 """Makes a row's random source from the request's seed and the row's number among its siblings."""
 
 
+class _Plan(NamedTuple):
+    """What is drafted for a request."""
+
+    verifier: Verifier  # judges its drafts
+    drafter: str  # name of its drafter
+    drafting: type[BatchDrafter] | None  # its class; None where nothing is drafted
+    size: int | None  # draft tokens per step; None for "auto"
+    tree: tuple[int, ...] | None  # the children of a node by depth, where it drafts trees
+    given: GivenDraft | None  # a user-supplied draft, in token ids
+
+
+class _Limits(NamedTuple):
+    """Where a request's sequences end."""
+
+    max_length: int  # the most tokens, prompt included
+    stop_token_ids: frozenset[int]  # tokens that end them
+    end_token_ids: frozenset[int]  # those of them that are the model's own end
+
+
+class _Windows(NamedTuple):
+    """How many tokens are drafted per step."""
+
+    new: Callable[[], Window]  # a row's window
+    costs: CostTable  # what they assume
+    repeat: bool  # whether a seed repeats them
+
+
 class Admission:
     """Checks requests to one pair, and makes runs of them. Threads may call it at the same time.
 
@@ -47,7 +73,7 @@ class Admission:
         max_positions: How many tokens a sequence may have; None for no limit.
     """
 
-    def __init__(self, pair: ModelPair, mask_seconds: float | None = None) -> None:
+    def __init__(self, pair: ModelPair) -> None:
         target = as_batch_model(pair.target)
         self.pair = pair
         self.vocabulary = Vocabulary(pair.tokenizer)
@@ -57,8 +83,7 @@ class Admission:
         self.eos_token_ids = tuple(
             token for token in eos_token_ids(pair.target) if 0 <= token < self.vocab_size
         )
-        self._mask_seconds = mask_seconds
-        self._grammars: GrammarCompiler | MasksApart | None = None
+        self._grammars: GrammarCompiler | None = None
         self._filters: dict[WordList, FilterTable] = {}
 
     def run(
@@ -79,55 +104,13 @@ class Admission:
             self._as_chat(request.prompt) if request.chat else request.prompt, params
         )
         self._checked("stop_token_ids", params.stop_token_ids or ())
-        given, tree = (
-            self._given(request, token_ids, verifier.greedy),
-            self._tree(request, drafter, verifier),
-        )
-        size = (
-            None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)
-        )  # drafts per step
-        size = size if tree is None else len(tree)
-        drafting = drafter_for(drafter, self.pair) if size != 0 else None
-        max_length = self._max_length(len(token_ids), params.max_tokens)
-        ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
-        stops = frozenset(params.stop_token_ids or ()) | ends
+        plan = self._plan(request, token_ids, verifier, drafter)
+        limits = self._limits(params, len(token_ids))
         seed = params.seed if params.seed is not None else fresh_seed()
-        repeats = (
-            random is not None or params.seed is not None
-        )  # a seed repeats a run, windows included
-        priced = (
-            drafter if drafting is not None else "suffix"
-        )  # of plain decoding only the verification costs
-        shrinks = (
-            request.shrink_in_batch
-            and (params.greedy or not repeats)
-            and given is None
-            and tree is None
-        )
-        learned = (
-            self.pair.learned_costs(priced) if shrinks or (size is None and not repeats) else None
-        )
-        costs = self.pair.costs(priced) if repeats or learned is None else learned.table()
-        auto = partial(
-            AutoWindow,
-            costs,
-            request.draft_confidence,
-            greedy=verifier.greedy,
-            learned=learned,
-            repeats=repeats,
-        )
-        special = (params.skip_special_tokens, params.spaces_between_special_tokens)
-        streams = params.detokenize and self.vocabulary.tokenizer is not None
+        draws = random or partial(SeededRandom, device=self.device)
+        windows = self._windows(request, plan, random is not None or params.seed is not None)
         rows = []
-        for index, pipeline in enumerate(self._pipelines(params, token_ids, stops)):
-            if size is not None:
-                window: Window = FixedWindow(size, request.draft_confidence, learned)
-            else:
-                window = (
-                    CopyOrAskWindow(auto(copies=True), auto())
-                    if drafting and drafting.copies_or_asks
-                    else auto()
-                )
+        for index, pipeline in enumerate(self._pipelines(params, token_ids, limits)):
             row = SequenceState(
                 row=first_row + index,
                 prompt_token_ids=token_ids,
@@ -135,47 +118,96 @@ class Admission:
                 params=params,
                 verifier=verifier,
                 drafter=drafter,
-                window=window,
+                window=windows.new(),
                 detail=request.detail,
-                random=(
-                    SeededRandom(seed, index, self.device)
-                    if random is None
-                    else random(seed, index)
-                ),
+                random=draws(seed, index),
                 pipeline=pipeline,
-                stop_token_ids=stops,
-                end_token_ids=ends,
-                max_length=max_length,
-                text=TextStream(self.vocabulary, token_ids, *special) if streams else None,
-                stops=(
-                    StopStrings(params.stop, params.include_stop_str_in_output)
-                    if params.stop
-                    else None
-                ),
+                stop_token_ids=limits.stop_token_ids,
+                end_token_ids=limits.end_token_ids,
+                max_length=limits.max_length,
+                text=self._text(params, token_ids),
+                stops=_stop_strings(params),
                 cancel=cancel,
-                repeats=repeats or size is not None,
+                repeats=windows.repeat,
                 draft_sampling=request.draft_sampling,
-                tree=tree,
-                given_draft=given,
+                tree=plan.tree,
+                given_draft=plan.given,
             )
             rows.append(row)
-        return Run(rows, self._emitters(request, rows, drafting, size, seed, costs))
+        return Run(rows, self._emitters(request, rows, plan, seed, windows.costs))
+
+    def _plan(
+        self, request: Request, token_ids: list[int], verifier: Verifier, drafter: str
+    ) -> "_Plan":
+        """What is drafted; the prompt's token ids are checked."""
+        given = self._given(request, token_ids, verifier.greedy)
+        tree = self._tree(request, drafter, verifier)
+        size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)
+        size = size if tree is None else len(tree)
+        drafting = drafter_for(drafter, self.pair) if size != 0 else None
+        return _Plan(verifier, drafter, drafting, size, tree, given)
+
+    def _limits(self, params: SamplingParams, num_prompt_tokens: int) -> "_Limits":
+        """Where the sequences end."""
+        max_length = self._max_length(num_prompt_tokens, params.max_tokens)
+        ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
+        return _Limits(max_length, frozenset(params.stop_token_ids or ()) | ends, ends)
+
+    def _windows(self, request: Request, plan: "_Plan", repeats: bool) -> "_Windows":
+        """The windows of a request's rows; `repeats`: whether a seed must repeat them."""
+        size, greedy = plan.size, request.params.greedy
+        # of plain decoding only the verification costs
+        priced = plan.drafter if plan.drafting is not None else "suffix"
+        shrinks = (
+            request.shrink_in_batch
+            and (greedy or not repeats)
+            and plan.given is None
+            and plan.tree is None
+        )
+        learned = (
+            self.pair.learned_costs(priced) if shrinks or (size is None and not repeats) else None
+        )
+        costs = self.pair.costs(priced) if repeats or learned is None else learned.table()
+        least = request.draft_confidence
+        auto = partial(
+            AutoWindow, costs, least, greedy=plan.verifier.greedy, learned=learned, repeats=repeats
+        )
+
+        def new() -> Window:
+            if size is not None:
+                return FixedWindow(size, least, learned)
+            if plan.drafting is not None and plan.drafting.copies_or_asks:
+                return CopyOrAskWindow(auto(copies=True), auto())
+            return auto()
+
+        return _Windows(new, costs, repeats or size is not None)
+
+    def _text(self, params: SamplingParams, token_ids: list[int]) -> TextStream | None:
+        """What turns a sequence's tokens into text."""
+        if not params.detokenize or self.vocabulary.tokenizer is None:
+            return None
+        special = (params.skip_special_tokens, params.spaces_between_special_tokens)
+        return TextStream(self.vocabulary, token_ids, *special)
 
     def _emitters(
         self,
         request: Request,
         rows: Sequence[SequenceState],
-        drafting: type[BatchDrafter] | None,
-        size: int | None,
+        plan: "_Plan",
         seed: int,
         costs: CostTable,
     ) -> list[Emitter]:
         """An emitter per row, with the event that opens its run."""
-        params, verifier, pair = request.params, rows[0].verifier, self.pair
+        params, verifier, pair, drafting = (
+            request.params,
+            plan.verifier,
+            self.pair,
+            plan.drafting,
+        )
         translation = pair.translation if drafting is not None and drafting.translates else None
         head: Any = drafting.head_of(pair) if drafting is not None else None
         settings = params.to_dict() | {
-            "num_draft_tokens": request.num_draft_tokens if rows[0].tree is None else size,
+            "num_draft_tokens": request.num_draft_tokens if plan.tree is None else plan.size,
             "tree": request.tree,
             "draft_confidence": request.draft_confidence,
             "verify_strategy": str(request.verify_strategy),
@@ -194,7 +226,7 @@ class Admission:
             models=pair.names,
             weights=pair.weights,
             device=str(self.device),
-            cost_table=costs.to_dict() if size is None else None,
+            cost_table=costs.to_dict() if plan.size is None else None,
             vocabularies=None if translation is None else translation.counts,
             head_layers=None if head is None else list(head.layers),
             target_layers=None if head is None else getattr(pair.target, "num_layers", None),
@@ -210,6 +242,8 @@ class Admission:
                 raise ValueError("prompt is empty")
             check_unicode("prompt", prompt)
             prompt = self.vocabulary.encode(prompt)
+        elif any(isinstance(each, Mapping) for each in prompt):
+            raise ValueError("prompt holds messages, which need chat=True")
         token_ids = self._checked("prompt", prompt)
         if params is not None and params.truncate_prompt_tokens is not None:
             token_ids = token_ids[-params.truncate_prompt_tokens :]
@@ -244,15 +278,15 @@ class Admission:
             draft = self.vocabulary.continuing(draft, history) or self.vocabulary.encode(
                 draft, "given_draft", begins=False
             )
-        found = self._checked("given_draft", draft)
-        if not found:
+        checked = self._checked("given_draft", draft)
+        if not checked:
             raise ValueError("given_draft is empty: it has no tokens")
-        return replace(request.given_draft, draft=found)
+        return replace(request.given_draft, draft=checked)
 
-    def _checked(self, name: str, token_ids: Sequence[int]) -> list[int]:
+    def _checked(self, name: str, token_ids: Sequence[Any]) -> list[int]:
         """Token ids as a list, refused under the argument's name where one is none."""
-        found = list(token_ids)
-        for token in found:
+        checked = list(token_ids)
+        for token in checked:
             if (
                 not isinstance(token, int)
                 or isinstance(token, bool)
@@ -267,18 +301,21 @@ class Admission:
                 raise ValueError(
                     f"{name} holds {shown}, expected token ids from 0 to {self.vocab_size - 1}"
                 )
-        return found
+        return checked
 
     def _as_chat(self, prompt: Prompt) -> list[int]:
-        """Token ids of a text in the tokenizer's chat template."""
-        if not isinstance(prompt, str):
-            raise ValueError(f"chat=True needs a prompt of text, got {len(prompt)} token ids")
+        """Token ids of a text, or of messages, in the tokenizer's chat template."""
+        given = [prompt] if isinstance(prompt, str) else list(prompt)
+        if not isinstance(prompt, str) and not any(isinstance(each, Mapping) for each in given):
+            raise ValueError(
+                f"chat=True needs a prompt of text or messages, got {len(given)} token ids"
+            )
         if not prompt:
             raise ValueError("prompt is empty")
         if not self.has_chat_template:
-            raise ValueError("chat=True needs a chat template, and this pair's tokenizer has none")
-        check_unicode("prompt", prompt)
-        messages = [{"role": "user", "content": prompt}]
+            needing = "chat=True" if isinstance(prompt, str) else "a prompt of messages"
+            raise ValueError(f"{needing} needs a chat template, and this pair's tokenizer has none")
+        messages = [_message(each, index) for index, each in enumerate(given)]
         try:
             return list(
                 self.pair.tokenizer.apply_chat_template(
@@ -345,7 +382,7 @@ class Admission:
         return bool(getattr(self.pair.tokenizer, "chat_template", None))
 
     def _pipelines(
-        self, params: SamplingParams, prompt: list[int], stops: frozenset[int]
+        self, params: SamplingParams, prompt: list[int], limits: "_Limits"
     ) -> list[LogitsPipeline]:
         """A pipeline for each sequence."""
         guided = params.guided_decoding
@@ -354,7 +391,7 @@ class Admission:
                 params,
                 prompt,
                 self.vocab_size,
-                sorted(stops | frozenset(self.eos_token_ids)),
+                sorted(limits.stop_token_ids | frozenset(self.eos_token_ids)),
                 self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
                 (
                     self._grammar(params).compile(guided)
@@ -393,15 +430,33 @@ class Admission:
             )
         return self._filters[words]
 
-    def _grammar(self, params: SamplingParams) -> GrammarCompiler | MasksApart:
+    def _grammar(self, params: SamplingParams) -> GrammarCompiler:
         if self.pair.tokenizer is None:
             raise ValueError(
                 f"guided_decoding={params.guided_decoding!r} needs a tokenizer, and this pair has"
                 " none"
             )
         if self._grammars is None:
-            compiler = GrammarCompiler(self.pair.tokenizer, self.vocab_size, self.eos_token_ids)
-            self._grammars = (
-                compiler if self._mask_seconds is None else MasksApart(compiler, self._mask_seconds)
+            self._grammars = GrammarCompiler(
+                self.pair.tokenizer, self.vocab_size, self.eos_token_ids
             )
         return self._grammars
+
+
+def _stop_strings(params: SamplingParams) -> StopStrings | None:
+    """What looks for a sequence's stop strings."""
+    return StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None
+
+
+def _message(given: Any, index: int) -> dict[str, Any]:
+    """A message of a conversation, checked; a text is the user's."""
+    if isinstance(given, str):
+        given = {"role": "user", "content": given}
+    if not isinstance(given, Mapping) or not all(
+        isinstance(given.get(name), str) for name in ("role", "content")
+    ):
+        raise ValueError(
+            f"prompt[{index}] must be a message with role and content as text, got {given!r:.80}"
+        )
+    check_unicode("prompt", given["content"])
+    return dict(given)

@@ -1,7 +1,6 @@
 """The speculative decoder: `stream` for one prompt, `generate` for one or many, and what an
 engine builds on."""
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -11,10 +10,10 @@ from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission, MakeRandom
-from naive_speculate.speculate.batch import Batch, PartialStepError
+from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.request import Prompt, Request, as_requests
-from naive_speculate.speculate.run import GenerationResult, Run, collect
+from naive_speculate.speculate.run import GenerationResult, Run, collect, decode
 from naive_speculate.speculate.sequence import CancelFlag, Detail, DraftSampling
 from naive_speculate.speculate.verify import VerifyStrategy
 
@@ -30,21 +29,13 @@ class SpeculativeDecoder:
             draft from; the oldest go first. None for none. Texts stay lossless, but drafts, and
             so the output of a seed, then depend on earlier outputs, and drafts may show one
             caller's words to another.
-        mask_seconds: The most processor seconds that `guided_decoding` may take for the mask of
-            one position, and 1% of it on average once that much was used; None for no limit.
-            Each sequence then computes its masks in a process of its own, 0.2 ms more per mask.
-            A run whose grammar takes more time, or a gigabyte of memory, ends with an error. Set
-            it for
-            grammars of people whom you do not know: 24 characters suffice for a mask that takes
-                minutes.
 
     Attributes:
         admission: Checks requests and makes runs of them.
         earlier: The kept outputs; None where none are kept.
 
     Raises:
-        ValueError: If `earlier_outputs` is not a positive whole number, or `mask_seconds` not a
-            positive number.
+        ValueError: If `earlier_outputs` is not a positive whole number.
     """
 
     def __init__(
@@ -52,16 +43,9 @@ class SpeculativeDecoder:
         pair: ModelPair,
         *,
         earlier_outputs: int | None = None,
-        mask_seconds: float | None = None,
     ) -> None:
-        if mask_seconds is not None and not (
-            type(mask_seconds) in (int, float) and 0 < mask_seconds < math.inf
-        ):
-            raise ValueError(
-                f"mask_seconds must be a number above 0 or None, got {mask_seconds!r:.80}"
-            )
         self.pair = pair
-        self.admission = Admission(pair, mask_seconds)
+        self.admission = Admission(pair)
         self.earlier = None if earlier_outputs is None else EarlierOutputs(earlier_outputs)
 
     def stream(
@@ -73,6 +57,7 @@ class SpeculativeDecoder:
         verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING,
         drafter: str | None = None,
         detail: Detail = "full",
+        chat: bool = False,
         draft_confidence: float | None = None,
         draft_sampling: DraftSampling = "sampled",
         tree: str | None = None,
@@ -81,13 +66,14 @@ class SpeculativeDecoder:
         """Decode one prompt and yield its events as they happen.
 
         Args:
-            prompt: Text, or token ids.
+            prompt: Text or token ids; with `chat` also messages, mappings with role and content.
             params: How tokens are chosen and when generation ends.
             num_draft_tokens: Tokens to draft per step, 0 for plain decoding, or "auto".
             verify_strategy: How drafts are judged.
             drafter: A name in `DRAFTERS`; None for the pair's own.
             detail: "full" events carry probabilities and the most probable tokens, "probs" only
                 probabilities, "none" neither.
+            chat: Whether to put the prompt into the tokenizer's chat template.
             draft_confidence: A window ends after a token of lower draft probability, whatever
                 its size; None for no such limit. Of a copied token it is an estimate, by how
                 many tokens matched.
@@ -118,6 +104,7 @@ class SpeculativeDecoder:
             verify_strategy,
             drafter,
             detail,
+            chat,
             draft_confidence=draft_confidence,
             draft_sampling=draft_sampling,
             tree=tree,
@@ -127,7 +114,7 @@ class SpeculativeDecoder:
     @overload
     def generate(
         self,
-        prompt: str | list[int],
+        prompt: str | list[int] | list[dict[str, str]],
         params: SamplingParams | None = None,
         *,
         cancel: CancelFlag | None = None,
@@ -137,7 +124,7 @@ class SpeculativeDecoder:
     @overload
     def generate(
         self,
-        prompt: list[str] | list[list[int]],
+        prompt: list[str] | list[list[int]] | list[list[dict[str, str]]],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         cancel: CancelFlag | None = None,
@@ -146,7 +133,7 @@ class SpeculativeDecoder:
 
     def generate(
         self,
-        prompt: str | Sequence[int] | Sequence[str] | Sequence[Sequence[int]],
+        prompt: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         cancel: CancelFlag | None = None,
@@ -155,7 +142,7 @@ class SpeculativeDecoder:
         """Decode one prompt, or a list of prompts as one batch.
 
         Args:
-            prompt: Text or token ids; or a list of either.
+            prompt: As for `stream`, or a list of such.
             params: One for all, or a list with one per prompt.
             cancel: As for `stream`.
             **options: As for `stream`.
@@ -172,7 +159,7 @@ class SpeculativeDecoder:
         for request in requests:
             runs.append(self.prepare(request, cancel, first_row=sum(len(run.rows) for run in runs)))
         with torch.no_grad():  # once for all steps
-            results = collect(runs, list(self._events(runs)))
+            results = collect(runs, decode(self.new_batch(), runs))
         return results[0] if single else results
 
     def prepare(
@@ -192,24 +179,8 @@ class SpeculativeDecoder:
 
     def _stream(self, run: Run) -> Iterator[Event]:
         try:
-            yield from self._events([run])
+            for events in decode(self.new_batch(), [run]):
+                yield from events
         except Exception as error:
             yield from run.end(FinishReason.ERROR, f"{type(error).__name__}: {error}")
             raise
-
-    def _events(self, runs: Sequence[Run]) -> Iterator[Event]:
-        """Decode runs as one batch, until all of their rows have ended."""
-        batch = self.new_batch()
-        try:
-            for run in runs:
-                batch.admit(run.rows)
-                yield from run.started()
-            while going_on := [row for run in runs for row in run.going_on]:
-                records = batch.step(going_on)
-                for run in runs:
-                    yield from run.events(records)
-                batch.release(row for row in going_on if row.ended)
-        except PartialStepError as error:
-            raise error.cause from None
-        finally:
-            batch.release(row for run in runs for row in run.rows)

@@ -58,23 +58,24 @@ class Drafter:
         """
         if num_draft_tokens <= 0:
             raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
-        check_query(query_token_ids)
-
+        if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
+            check_query(query_token_ids)
         first = self.inferencer.prefill(query_token_ids, kv_cache, sample_strategy)
-        if num_draft_tokens == 1 or self._is_done(first.token_ids, sample_strategy):
-            return DraftOut(first.token_ids, first.token_logits[:, -1:])
+        logits = first.token_logits[:, -1:]
+        if num_draft_tokens == 1 or self._is_done(first.token_ids[:, 0], sample_strategy):
+            return DraftOut(first.token_ids, logits)
         rest = self.inferencer.decode(
             first.token_ids, kv_cache, num_draft_tokens - 1, sample_strategy
         )
-        token_ids = torch.cat([first.token_ids, rest.token_ids], dim=1)
         return DraftOut(
-            token_ids, torch.cat([first.token_logits[:, -1:], rest.token_logits], dim=1)
+            torch.cat([first.token_ids, rest.token_ids], dim=1),
+            torch.cat([logits, rest.token_logits], dim=1),
         )
 
     def _is_done(
         self, token_ids: torch.Tensor, sample_strategy: SampleStrategy | TokenSampler
     ) -> bool:
-        if isinstance(sample_strategy, TokenSampler):
-            return sample_strategy.is_done(token_ids[:, 0])
+        if not isinstance(sample_strategy, str):
+            return sample_strategy.is_done(token_ids)
         eos: frozenset[int] = getattr(self.inferencer, "eos_token_ids", frozenset())
-        return bool(eos) and all(token in eos for token in token_ids[:, 0].tolist())
+        return bool(eos) and eos.issuperset(token_ids.tolist())

@@ -3,15 +3,18 @@ strategies would accept.
 
 Everything is derived on the device first and then fetched at once. A step waits for its device
 only here, unless the lengths of its windows or its sampling parameters depend on the draft
-tokens.
+tokens. Each level of detail is a class: `columns` derives its numbers for all rows, `of` picks a
+row's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
-from naive_speculate.events.event import Logprob, TopTokens
+from naive_speculate.events.event import Logprob, TokenProb, TopTokens
 from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import to_lists
 from naive_speculate.speculate.draft.proposal import Proposal
@@ -26,44 +29,303 @@ TOP_TOKENS = 8
 DISTANCE_DIGITS = 6
 
 
-def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabulary) -> list[Outcome]:
+def observe(rows: Sequence[SequenceState], step: Step, vocabulary: Vocabulary) -> list[Outcome]:
     """The outcomes of a step, with as much as each row's `detail` and parameters ask for. Raises
     `ValueError` if a verifier accepted more drafts than there are."""
-    columns = {
-        "draft_token_ids": happened.draft.token_ids,
-        "num_accepted": happened.verdict.num_accepted,
-        "next_token_id": happened.next_token_ids,
-        "num_usable": happened.p.num_usable,
-    }
-    if any(row.pipeline.guided for row in rows):
-        columns["only_one"] = (happened.p.scores > -torch.inf).sum(dim=-1) == 1
-    if happened.p.probs is not None and any(row.detail != "none" for row in rows):
-        columns |= _probabilities(rows, happened, happened.p.probs)
-        if any(row.detail == "full" for row in rows):
-            columns |= _tops(happened, happened.p.probs)
-        if happened.tree is None and any(row.detail == "full" and not row.greedy for row in rows):
-            columns |= _counterfactuals(happened, happened.p.probs)
-    logprobs = [_row_logprobs(index, row, happened) for index, row in enumerate(rows)]
-    fetched = iter(
-        to_lists(*columns.values(), *(tensor for tensors in logprobs for tensor in tensors))
+    tokens, probabilities, tops, others = Tokens.columns(rows, step), None, None, None
+    details, draws, wants_logprobs = set[str](), False, False
+    for row in rows:
+        details.add(row.detail)
+        draws |= row.detail == "full" and not row.greedy
+        wants_logprobs |= row.wants_logprobs
+    if step.p.probs is not None and details != {"none"}:
+        probabilities = Probabilities.columns(rows, step, step.p.probs)
+        if "full" in details:
+            tops = Tops.columns(step, step.p.probs)
+        if draws and step.tree is None:
+            others = Others.columns(step, step.p.probs)
+    logprobs: list[Any] = (
+        [_row_logprobs(i, row, step) for i, row in enumerate(rows)] if wants_logprobs else []
     )
-    table = dict(zip(columns, fetched, strict=False))
+    _fetch((tokens, probabilities, tops, others), logprobs)
     outcomes = []
-    for index, (row, tensors) in enumerate(zip(rows, logprobs, strict=True)):
-        seen = {name: column[index] for name, column in table.items()}
-        outcome = _outcome(index, row, happened, seen)
-        if row.detail != "none" and "accept_prob" in seen:
-            _add_probabilities(index, outcome, row, happened, seen)
-            if row.detail == "full":
-                _add_tops(outcome, seen, vocabulary)
-                _add_counterfactuals(outcome, row, seen)
-        if happened.tree is not None:
-            outcome.tree = tree_nodes(row, happened.tree, vocabulary)
-        if tensors:
-            entries = logprob_entries([next(fetched) for _ in tensors], vocabulary)
+    for index, row in enumerate(rows):
+        outcome = tokens.of(index, row, step)
+        if probabilities is not None and row.detail != "none":
+            outcome.values |= probabilities.of(index, row, step, outcome)
+        if tops is not None and row.detail == "full":
+            outcome.values |= tops.of(index, outcome, vocabulary)
+        if others is not None and row.detail == "full":
+            others.of(index, row, outcome)
+        if step.tree is not None:
+            outcome.tree = tree_nodes(row, step.tree, vocabulary)
+        if row.wants_logprobs:
+            entries = logprob_entries(logprobs[index], vocabulary)
             outcome.logprobs = entries[: len(outcome.token_ids)]
         outcomes.append(outcome)
     return outcomes
+
+
+@dataclass
+class Tokens:
+    """What every outcome has."""
+
+    draft_token_ids: Any  # `[batch_size, k]`
+    num_accepted: Any  # `[batch_size]`, like the two after it
+    next_token_id: Any
+    num_usable: Any
+    only_one: Any  # whether a single token has a probability, `[batch_size, k + 1]`; under a guide
+
+    @classmethod
+    def columns(cls, rows: Sequence[SequenceState], step: Step) -> "Tokens":
+        """The tokens of a step, on the device."""
+        accepted, only_one = step.verdict.num_accepted, None
+        for row in rows:
+            if row.pipeline.guided and only_one is None:
+                only_one = (step.p.scores > -torch.inf).sum(dim=-1) == 1
+        draft = step.draft.token_ids
+        return cls(draft, accepted, step.next_token_ids, step.p.num_usable, only_one)
+
+    def of(self, index: int, row: SequenceState, step: Step) -> Outcome:
+        """A row's outcome, so far."""
+        accepted, usable = self.num_accepted[index], self.num_usable[index]
+        length = min(step.draft.lengths[index], usable)
+        if not 0 <= accepted <= length:
+            raise ValueError(
+                f"verifier {type(row.verifier).__name__} accepted {accepted} draft tokens in a"
+                f" window of {length}"
+            )
+        obstacle, drafts = None, self.draft_token_ids[index][:length]
+        if accepted == usable:  # the next token has no distribution, so it means nothing
+            history = row.output_token_ids + drafts
+            why = row.pipeline.why_none(step.logits[index, accepted], history)
+            obstacle = f"no token can be chosen at position {len(history)}: {why}"
+        next_token = self.next_token_id[index]
+        outcome = Outcome(drafts, accepted, next_token, obstacle, row.verifier.judges_all)
+        if step.draft.copied_from is not None:
+            outcome.copied_from = step.draft.copied_from[index]
+        if row.pipeline.guided:
+            by_text = "text" if index in step.draft.forced else None
+            alone = self.only_one[index]
+            kinds = [
+                "token" if one and at < accepted else by_text
+                for at, one in enumerate(alone[:length])
+            ]  # others are not allowed
+            outcome.values["forced"] = [*kinds, "token" if alone[accepted] else None]
+        return outcome
+
+
+@dataclass
+class Probabilities:
+    """The numbers of each draft, `[batch_size, k]`, and of the next token, `[batch_size]`; the
+    events' fields of these names. None where a step has none."""
+
+    accept_prob: Any
+    uniform: Any
+    expected_accept: Any  # NaN where a rule has none
+    target_prob: Any
+    next_prob: Any
+    draft_prob: Any
+    sampled_accept: Any
+    argmax_accept: Any
+    threshold: Any
+
+    @classmethod
+    def columns(
+        cls, rows: Sequence[SequenceState], step: Step, probs: torch.Tensor
+    ) -> "Probabilities":
+        """The numbers of a step, on the device."""
+        draft, verdict, k = step.draft, step.verdict, step.draft.token_ids.shape[1]
+        q = probs[:, :k] if draft.probs is None else draft.probs.to(probs.dtype)
+        expected = probs.new_full((len(rows), k), torch.nan)
+        for verifier, members in by_verifier(rows, probs.device):
+            limits = None if verdict.thresholds is None else verdict.thresholds[members]
+            own = verdict._replace(accept_probs=verdict.accept_probs[members], thresholds=limits)
+            rates = verifier.expected_accept(probs[members, :k], q[members], own) if k else None
+            if rates is not None:
+                expected[members] = rates.to(probs.dtype)
+        at = torch.arange(len(rows), device=probs.device)
+        next_probs = probs[at, verdict.num_accepted.clamp_max(k)]
+        sampled = argmax = None
+        if k and draft.probs is not None:
+            model_probs = _model_probs(draft, probs)
+            sampled = overlap(probs[:, :k], model_probs)
+            argmax = pick(probs[:, :k], model_probs.argmax(dim=-1))
+        return cls(
+            accept_prob=verdict.accept_probs.to(probs.dtype),
+            uniform=step.r,
+            expected_accept=expected,
+            target_prob=pick(probs[:, :k], draft.token_ids),
+            next_prob=pick(next_probs, step.next_token_ids),
+            draft_prob=pick(q, draft.token_ids),
+            sampled_accept=sampled,
+            argmax_accept=argmax,
+            threshold=verdict.thresholds,
+        )
+
+    def of(
+        self, index: int, row: SequenceState, step: Step, outcome: Outcome
+    ) -> dict[str, list[Any]]:
+        """A row's values, by the name of the events' field: those that mean something."""
+        length, verifier, known = len(outcome.draft_token_ids), row.verifier, step.draft.probs
+        from_model = outcome.copied_from is None and index not in step.draft.forced
+        alone = step.tree is None  # else one may be accepted after another was rejected
+        values = {"accept_prob": self.accept_prob[index][:length]}
+        expected = self.expected_accept[index][:length]
+        if (alone or verifier.greedy) and length > 0 and expected[0] == expected[0]:
+            values["expected_accept"] = expected
+        if known is not None:
+            values["draft_prob"] = self.draft_prob[index][:length]
+            exact = not verifier.greedy and not verifier.lossy
+            if exact and from_model and alone and self.sampled_accept is not None:
+                values["sampled_accept"] = self.sampled_accept[index][:length]
+                values["argmax_accept"] = self.argmax_accept[index][:length]
+        if verifier.has_thresholds and self.threshold is not None:
+            values["threshold"] = self.threshold[index][:length]
+        if verifier.needs_uniforms:
+            values["uniform"] = self.uniform[index][:length]
+        values["target_prob"] = [*self.target_prob[index][:length], self.next_prob[index]]
+        return values
+
+
+@dataclass
+class Tops:
+    """The most probable tokens of every distribution, `[batch_size, k or k + 1, TOP_TOKENS]`,
+    what the other model gives them, and entropies. None where a step has none."""
+
+    target_ids: Any
+    target_probs: Any
+    target_entropy: Any
+    draft_ids: Any = None
+    draft_probs: Any = None
+    draft_entropy: Any = None
+    target_top_draft: Any = None
+    draft_top_target: Any = None
+    residual_ids: Any = None
+    residual_probs: Any = None
+
+    @classmethod
+    def columns(cls, step: Step, probs: torch.Tensor) -> "Tops":
+        """The tops of a step, on the device."""
+        draft, k, count = (
+            step.draft,
+            step.draft.token_ids.shape[1],
+            min(TOP_TOKENS, probs.shape[-1]),
+        )
+        top = probs.topk(count, dim=-1)
+        tops = cls(top.indices, top.values, entropy(probs))
+        if draft.probs is not None and k:
+            q = draft.probs.to(probs.dtype)
+            draft_top = q.topk(count, dim=-1)
+            tops.draft_ids, tops.draft_probs = draft_top.indices, draft_top.values
+            tops.draft_entropy = entropy(_model_probs(draft, q))
+            tops.target_top_draft = q.gather(-1, top.indices[:, :k])
+            tops.draft_top_target = probs[:, :k].gather(-1, draft_top.indices)
+        if step.verdict.next_probs is not None:
+            residual = step.verdict.next_probs.topk(count, dim=-1)
+            tops.residual_ids, tops.residual_probs = residual.indices, residual.values
+        return tops
+
+    def of(self, index: int, outcome: Outcome, vocabulary: Vocabulary) -> dict[str, list[Any]]:
+        """A row's values, by the name of the events' field."""
+        length, accepted = len(outcome.draft_token_ids), outcome.num_accepted
+
+        top = partial(top_tokens, vocabulary.text_of)
+        tops = list(map(top, self.target_ids[index], self.target_probs[index]))
+        entropies = self.target_entropy[index]
+        values: dict[str, list[Any]] = {
+            "target_top": [*tops[:length], tops[accepted]],
+            "target_entropy": [*entropies[:length], entropies[accepted]],
+        }
+        if self.draft_entropy is not None:
+            drafts = list(map(top, self.draft_ids[index], self.draft_probs[index]))[:length]
+            values |= {"draft_top": drafts, "draft_entropy": self.draft_entropy[index][:length]}
+            for name, probs, lists in (
+                ("target_top_draft", self.target_top_draft[index], tops[:length]),
+                ("draft_top_target", self.draft_top_target[index], drafts),
+            ):
+                values[name] = [own[: len(of)] for own, of in zip(probs, lists, strict=False)]
+        if self.residual_ids is not None and accepted < length:
+            residual = top(self.residual_ids[index], self.residual_probs[index])
+            outcome.residual_top = residual or None
+        return values
+
+
+@dataclass
+class Others:
+    """How many of the same drafts every strategy accepts, given the same draws; computed by the
+    verifiers themselves."""
+
+    accepted: Any  # in the order of `VerifyStrategy`, `[number of strategies, batch_size]`
+    typical_distances: Any  # `[batch_size, k]`; None where they are unknown
+
+    @classmethod
+    def columns(cls, step: Step, probs: torch.Tensor) -> "Others | None":
+        """The numbers of a step, on the device; None where nothing was drafted."""
+        draft, p, k = step.draft, step.p, step.draft.token_ids.shape[1]
+        if draft.probs is None or k == 0:
+            return None
+        q, lengths = draft.probs.to(probs.dtype), p.judged_lengths(draft)
+        accepted, distances = list[torch.Tensor](), None
+        for strategy in VerifyStrategy:
+            verifier = VERIFIERS[strategy]
+            target = p.scores if verifier.greedy else probs
+            verdict = verifier.judge(target, q, draft.token_ids, step.r, lengths)
+            accepted.append(verdict.num_accepted)
+            if isinstance(verifier, TypicalAcceptanceSampler) and verdict.thresholds is not None:
+                distances = verifier.distance(probs[:, :k], q, verdict.thresholds)
+        return cls(torch.stack(accepted), distances)
+
+    def of(self, index: int, row: SequenceState, outcome: Outcome) -> None:
+        """Add them to the outcome of a row that samples: a greedy row has neither draws nor
+        distributions of its temperature. A row whose own strategy draws nothing has no draws for
+        those that need them."""
+        if row.greedy or not outcome.draft_token_ids:
+            return
+        outcome.others = {}
+        for strategy, accepted in zip(VerifyStrategy, self.accepted, strict=True):
+            verifier = VERIFIERS[strategy]
+            has_draws = row.verifier.needs_uniforms or not verifier.needs_uniforms
+            if verifier is not row.verifier and has_draws:
+                outcome.others[strategy.value] = accepted[index]
+        if self.typical_distances is not None:
+            distances = self.typical_distances[index][: len(outcome.draft_token_ids)]
+            outcome.typical_distances = [round(each, DISTANCE_DIGITS) for each in distances]
+
+
+def top_tokens(
+    text_of: Callable[[int], str], token_ids: list[int], probs: list[float]
+) -> TopTokens:
+    """The tokens of descending probabilities, without those of probability 0."""
+    probs = probs[: len(probs) - probs.count(0.0)]
+    token_ids = token_ids[: len(probs)]
+    return TopTokens(map(TokenProb, token_ids, map(text_of, token_ids), probs))
+
+
+def _model_probs(draft: Proposal, like: torch.Tensor) -> torch.Tensor:
+    """The draft model's distributions, from which tokens were drawn or not."""
+    probs = draft.probs if draft.model_probs is None else draft.model_probs
+    assert probs is not None
+    return probs.to(like.dtype)
+
+
+def _fetch(parts: Sequence[Any], logprobs: list[Any]) -> None:
+    """Replace the tensors of all parts, and of `raw_logprobs` for each row, by lists: all at
+    once."""
+    places, tensors = list[tuple[dict[str, Any], str]](), list[torch.Tensor]()
+    for part in parts:
+        for name, tensor in vars(part).items() if part is not None else ():
+            if tensor is not None:
+                places.append((vars(part), name))
+                tensors.append(tensor)
+    for of_row in logprobs:
+        tensors += of_row
+    lists = to_lists(*tensors)
+    for (fields, name), values in zip(places, lists, strict=False):
+        fields[name] = values
+    rest = lists[len(places) :]
+    for index, of_row in enumerate(logprobs):
+        logprobs[index], rest = rest[: len(of_row)], rest[len(of_row) :]
 
 
 def raw_logprobs(
@@ -85,220 +347,23 @@ def logprob_entries(
     fetched: Sequence[list[Any]], vocabulary: Vocabulary
 ) -> list[dict[int, Logprob]]:
     """The results of `raw_logprobs`, as lists, by token id; the chosen token comes first."""
-    found = []
+    entries = []
     for token, value, rank, others, values in zip(*fetched, strict=True):
         entry = {token: Logprob(value, rank, vocabulary.text_of(token))}
         for number, (other, its_value) in enumerate(zip(others, values, strict=True), start=1):
             entry.setdefault(other, Logprob(its_value, number, vocabulary.text_of(other)))
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
-def _probabilities(
-    rows: Sequence[SequenceState], happened: Step, probs: torch.Tensor
-) -> dict[str, torch.Tensor]:
-    """The numbers of each draft and of the next token, shape `[batch_size, k]` or
-    `[batch_size]`."""
-    draft, verdict, k = happened.draft, happened.verdict, happened.draft.token_ids.shape[1]
-    q = probs[:, :k] if draft.probs is None else draft.probs.to(probs.dtype)
-    expected = probs.new_full((len(rows), k), torch.nan)  # NaN where a rule has none
-    for verifier, members in by_verifier(rows, probs.device):
-        limits = None if verdict.thresholds is None else verdict.thresholds[members]
-        own = verdict._replace(accept_probs=verdict.accept_probs[members], thresholds=limits)
-        found = verifier.expected_accept(probs[members, :k], q[members], own) if k else None
-        if found is not None:
-            expected[members] = found.to(probs.dtype)
-    next_probs = probs[
-        torch.arange(len(rows), device=probs.device), verdict.num_accepted.clamp_max(k)
-    ]
-    columns = {
-        "accept_prob": verdict.accept_probs.to(probs.dtype),
-        "uniform": happened.r,
-        "expected_accept": expected,
-        "target_prob": pick(probs[:, :k], draft.token_ids),
-        "next_prob": pick(next_probs, happened.next_token_ids),
-        "draft_prob": pick(q, draft.token_ids),
-    }
-    if k and draft.probs is not None:
-        q = _model_probs(draft, probs)
-        columns |= {
-            "sampled_accept": overlap(probs[:, :k], q),
-            "argmax_accept": pick(probs[:, :k], q.argmax(dim=-1)),
-        }
-    return columns if verdict.thresholds is None else columns | {"threshold": verdict.thresholds}
-
-
-def _model_probs(draft: Proposal, like: torch.Tensor) -> torch.Tensor:
-    """The draft model's distributions, from which tokens were drawn or not."""
-    found = draft.probs if draft.model_probs is None else draft.model_probs
-    assert found is not None
-    return found.to(like.dtype)
-
-
-def _tops(happened: Step, probs: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The most probable tokens of every distribution, what the other model gives them, and
-    entropies."""
-    draft, k = happened.draft, happened.draft.token_ids.shape[1]
-    target_top = _top(probs)
-    columns = {
-        "target_top_ids": target_top.indices,
-        "target_top_probs": target_top.values,
-        "target_entropy": entropy(probs),
-    }
-    if draft.probs is not None and k:
-        q = draft.probs.to(probs.dtype)
-        draft_top = _top(q)
-        columns |= {
-            "draft_top_ids": draft_top.indices,
-            "draft_top_probs": draft_top.values,
-            "draft_entropy": entropy(_model_probs(draft, q)),
-        }
-        columns["target_top_draft"] = q.gather(-1, target_top.indices[:, :k])
-        columns["draft_top_target"] = probs[:, :k].gather(-1, draft_top.indices)
-    if happened.verdict.next_probs is not None:
-        residual_top = _top(happened.verdict.next_probs)
-        columns |= {
-            "residual_top_ids": residual_top.indices,
-            "residual_top_probs": residual_top.values,
-        }
-    return columns
-
-
-def _top(probs: torch.Tensor) -> Any:
-    return probs.topk(min(TOP_TOKENS, probs.shape[-1]), dim=-1)
-
-
-def _counterfactuals(happened: Step, probs: torch.Tensor) -> dict[str, torch.Tensor]:
-    """How many of the same drafts every strategy accepts, given the same draws; computed by the
-    verifiers themselves."""
-    draft, p, k = happened.draft, happened.p, happened.draft.token_ids.shape[1]
-    if draft.probs is None or k == 0:
-        return {}
-    q, lengths = draft.probs.to(probs.dtype), p.judged_lengths(draft)
-    columns = {}
-    for strategy in VerifyStrategy:
-        verifier = VERIFIERS[strategy]
-        verdict = verifier.judge(
-            p.scores if verifier.greedy else probs, q, draft.token_ids, happened.r, lengths
-        )
-        columns[strategy.value] = verdict.num_accepted
-        if isinstance(verifier, TypicalAcceptanceSampler) and verdict.thresholds is not None:
-            columns["typical_distances"] = verifier.distance(probs[:, :k], q, verdict.thresholds)
-    return columns
-
-
-def _row_logprobs(index: int, row: SequenceState, happened: Step) -> tuple[torch.Tensor, ...]:
+def _row_logprobs(index: int, row: SequenceState, step: Step) -> tuple[torch.Tensor, ...]:
     """`raw_logprobs` of the row's drafts and next token; those after the next token mean
     nothing."""
     if not row.wants_logprobs:
         return ()
-    drafts, number = happened.draft.token_ids[index], happened.verdict.num_accepted[index]
+    drafts, number = step.draft.token_ids[index], step.verdict.num_accepted[index]
     token_ids = torch.cat([drafts, drafts.new_zeros(1)])
     token_ids = token_ids.scatter(
-        0, number.clamp(0, len(drafts))[None], happened.next_token_ids[index][None]
+        0, number.clamp(0, len(drafts))[None], step.next_token_ids[index][None]
     )
-    return raw_logprobs(happened.logits[index], token_ids, row.params.logprobs or 0)
-
-
-def _outcome(index: int, row: SequenceState, happened: Step, seen: dict[str, Any]) -> Outcome:
-    """What every outcome has."""
-    accepted, usable = seen["num_accepted"], seen["num_usable"]
-    length = min(happened.draft.lengths[index], usable)
-    if not 0 <= accepted <= length:
-        raise ValueError(
-            f"verifier {type(row.verifier).__name__} accepted {accepted} draft tokens in a window"
-            f" of {length}"
-        )
-    obstacle, drafts = None, seen["draft_token_ids"][:length]
-    if accepted == usable:  # the next token has no distribution, so it means nothing
-        history = row.output_token_ids + drafts
-        why = row.pipeline.why_none(happened.logits[index, accepted], history)
-        obstacle = f"no token can be chosen at position {len(history)}: {why}"
-    outcome = Outcome(drafts, accepted, seen["next_token_id"], obstacle, row.verifier.judges_all)
-    outcome.copied_from = (
-        None if happened.draft.copied_from is None else happened.draft.copied_from[index]
-    )
-    if row.pipeline.guided:
-        by_text = "text" if index in happened.draft.forced else None
-        only = [*seen["only_one"][:length], seen["only_one"][accepted]]
-        kinds = [
-            "token" if one and at < accepted else by_text for at, one in enumerate(only[:length])
-        ]  # others are not allowed
-        outcome.values["forced"] = [*kinds, "token" if only[-1] else None]
-    return outcome
-
-
-def _add_probabilities(
-    index: int, outcome: Outcome, row: SequenceState, happened: Step, seen: dict[str, Any]
-) -> None:
-    length, verifier, known = (
-        len(outcome.draft_token_ids),
-        row.verifier,
-        happened.draft.probs is not None,
-    )
-    from_model = outcome.copied_from is None and index not in happened.draft.forced
-    alone = (
-        happened.tree is None
-    )  # of several candidates, one may be accepted after another was rejected
-    by_a_model = known and not verifier.greedy and not verifier.lossy and from_model and alone
-    wanted = {
-        "accept_prob": True,
-        "expected_accept": (
-            (alone or verifier.greedy)
-            and length > 0
-            and seen["expected_accept"][0] == seen["expected_accept"][0]
-        ),
-        "draft_prob": known,
-        "sampled_accept": by_a_model,
-        "argmax_accept": by_a_model,
-        "threshold": verifier.has_thresholds,
-        "uniform": verifier.needs_uniforms,
-    }
-    outcome.values |= {
-        name: seen[name][:length] for name, applies in wanted.items() if applies and name in seen
-    }
-    outcome.values["target_prob"] = [*seen["target_prob"][:length], seen["next_prob"]]
-
-
-def _add_tops(outcome: Outcome, seen: dict[str, Any], vocabulary: Vocabulary) -> None:
-    length, accepted = len(outcome.draft_token_ids), outcome.num_accepted
-
-    def top(token_ids: list[int], probs: list[float]) -> TopTokens:
-        count = sum(prob > 0 for prob in probs)
-        return TopTokens(token_ids[:count], probs[:count], vocabulary.text_of)
-
-    tops, entropies = (
-        list(map(top, seen["target_top_ids"], seen["target_top_probs"])),
-        seen["target_entropy"],
-    )
-    outcome.values["target_top"] = [*tops[:length], tops[accepted]]
-    outcome.values["target_entropy"] = [*entropies[:length], entropies[accepted]]
-    if "draft_entropy" in seen:
-        drafts = list(map(top, seen["draft_top_ids"], seen["draft_top_probs"]))[:length]
-        outcome.values |= {"draft_top": drafts, "draft_entropy": seen["draft_entropy"][:length]}
-        for name, lists in (("target_top_draft", tops[:length]), ("draft_top_target", drafts)):
-            outcome.values[name] = [
-                probs[: len(top)] for probs, top in zip(seen[name], lists, strict=False)
-            ]
-    if "residual_top_ids" in seen and accepted < length:
-        outcome.residual_top = top(seen["residual_top_ids"], seen["residual_top_probs"]) or None
-
-
-def _add_counterfactuals(outcome: Outcome, row: SequenceState, seen: dict[str, Any]) -> None:
-    """For rows that sample: a greedy row has neither draws nor distributions of its temperature.
-    A row whose own strategy draws nothing has no draws for those that need them."""
-    if row.greedy or not outcome.draft_token_ids or VerifyStrategy.GREEDY_MATCH.value not in seen:
-        return
-    others = {
-        strategy.value: VERIFIERS[strategy]
-        for strategy in VerifyStrategy
-        if VERIFIERS[strategy] is not row.verifier
-    }
-    outcome.others = {
-        name: seen[name]
-        for name, verifier in others.items()
-        if row.verifier.needs_uniforms or not verifier.needs_uniforms
-    }
-    if "typical_distances" in seen:
-        distances = seen["typical_distances"][: len(outcome.draft_token_ids)]
-        outcome.typical_distances = [round(distance, DISTANCE_DIGITS) for distance in distances]
+    return raw_logprobs(step.logits[index], token_ids, row.params.logprobs or 0)

@@ -1,9 +1,11 @@
 """What a caller may ask for: one object per run, and the forms that `generate` takes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import Field, SkipValidation
+import numpy as np
+import torch
+from pydantic import Field, SkipValidation, field_validator
 
 from naive_speculate.sampling.checked import checked
 from naive_speculate.sampling.params import SamplingParams
@@ -13,6 +15,7 @@ from naive_speculate.speculate.sequence import Prompt as Prompt
 from naive_speculate.speculate.verify import VerifyStrategy
 
 MAX_DRAFT_TOKENS = 64
+_PROMPTS = "text, token ids, messages, or a list of those"
 _WINDOW = f"'auto' or from 0 to {MAX_DRAFT_TOKENS}"
 _Window = (
     Annotated[int, Field(ge=0, le=MAX_DRAFT_TOKENS, description=_WINDOW)]
@@ -25,7 +28,7 @@ class Request:
     """One run to make. Its prompt, and what depends on the pair, are checked on admission
     (`Admission.run`)."""
 
-    prompt: SkipValidation[Prompt]  # text, or token ids
+    prompt: SkipValidation[Prompt]  # text, token ids, or with `chat` messages (role and content)
     # how tokens are chosen and when generation ends; with n > 1 each sequence has its own row in
     # the events
     params: Annotated[SamplingParams, Field(description="SamplingParams")] = Field(
@@ -41,7 +44,8 @@ class Request:
     # "full" events carry probabilities and the most probable tokens, "probs" only probabilities,
     # "none" neither
     detail: Annotated[Detail, Field(description="'full', 'probs' or 'none'")] = "full"
-    # whether to wrap a text in the tokenizer's chat template; refused where there is none
+    # whether to put text or messages into the tokenizer's chat template; refused where there is
+    # none
     chat: bool = False
     # a window ends after a token that its drafter gave less than this, or estimates so for a copy;
     # None for no such limit
@@ -63,6 +67,16 @@ class Request:
     # repeated by the seed in its events
     shrink_in_batch: bool = False
 
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _in_plain_form(cls, prompt: Any) -> Any:
+        prompt = _plain(prompt)
+        if not isinstance(prompt, str | list):
+            raise ValueError(
+                f"prompt must be text, token ids or messages, got {type(prompt).__name__}"
+            )
+        return prompt
+
 
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:
     """The requests of a call of `generate`, and whether it was for a single one. Raises
@@ -75,21 +89,27 @@ def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list
 
 
 def _as_prompts(prompt: Any) -> tuple[list[Prompt], bool]:
+    prompt = _plain(prompt)
     if isinstance(prompt, str):
         return [prompt], True
-    if not isinstance(prompt, Sequence):
-        raise ValueError(
-            f"prompt must be text, token ids, or a list of either, got {type(prompt).__name__}"
-        )
+    if not isinstance(prompt, list):
+        raise ValueError(f"prompt must be {_PROMPTS}, got {type(prompt).__name__}")
     if not prompt:
         raise ValueError("prompt is an empty list")
-    if all(isinstance(item, int) for item in prompt):
-        return [list(prompt)], True
-    if not all(isinstance(item, str | Sequence) for item in prompt):
-        raise ValueError(
-            "prompt must be text, token ids, or a list of either; this list mixes them"
-        )
-    return list(prompt), False
+    if any(all(isinstance(item, kind) for item in prompt) for kind in (int, Mapping)):
+        return [prompt], True
+    if not all(isinstance(item, str | list) for item in prompt):
+        raise ValueError(f"prompt must be {_PROMPTS}; this list mixes them")
+    return prompt, False
+
+
+def _plain(prompt: Any) -> Any:
+    """Arrays and tensors, and sequences of their elements, as lists of Python's numbers."""
+    if isinstance(prompt, np.ndarray | np.integer | torch.Tensor):
+        return prompt.tolist()
+    if isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes):
+        return [_plain(item) for item in prompt]
+    return prompt
 
 
 def _as_params(params: Any, count: int) -> list[SamplingParams]:

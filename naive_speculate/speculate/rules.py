@@ -7,9 +7,12 @@ al. 2023 (arXiv 2302.01318).
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from naive_speculate.infer.device import best as best
+from naive_speculate.infer.device import count_leading as count_leading
+from naive_speculate.infer.device import pick as pick
 
 Generators = (
     Mapping[int, torch.Generator] | None
@@ -73,27 +76,6 @@ class Verifier(Protocol):
         k]`, from the distributions of target and draft, `[batch_size, k, vocab_size]`, and what
         `judge` returned; None where the rule has no such probability."""
         return None
-
-
-def count_leading(accepted: Tensor) -> Tensor:
-    """Number of True before the first False in each row, int64; `accepted` is bool of shape
-    `[batch_size, k]`."""
-    return accepted.cumprod(dim=-1).sum(dim=-1)
-
-
-def best(scores: Tensor) -> Tensor:
-    """The first index of the greatest number of the last dimension, int64, shape `[...]`. NumPy
-    needs a tenth of torch's time on the CPU."""
-    if scores.is_cpu and scores.dtype == torch.float32:
-        return torch.from_numpy(np.asarray(scores.detach().numpy().argmax(-1)))
-    return scores.max(
-        dim=-1
-    ).indices  # the same ties; on the CPU argmax takes up to four times as long
-
-
-def pick(table: Tensor, token_ids: Tensor) -> Tensor:
-    """`table[..., token_ids]`: one entry of the last axis at every index."""
-    return table.gather(-1, token_ids.unsqueeze(-1)).squeeze(-1)
 
 
 def entropy(probs: Tensor) -> Tensor:

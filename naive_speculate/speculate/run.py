@@ -1,7 +1,7 @@
-"""One request while it is decoded, its rows and their events, and what
+"""One request while it is decoded: its rows and their events, the loop over steps, and what
 `SpeculativeDecoder.generate` makes of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from naive_speculate.events.event import Event, FinishReason, Logprob, plain_log
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.events.record import StepRecord
 from naive_speculate.events.trace import Trace
+from naive_speculate.speculate.batch import Batch, PartialStepError
 from naive_speculate.speculate.sequence import SequenceState
 
 
@@ -37,22 +38,44 @@ class Run:
 
     def events(self, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
         """This run's events of a step, and of rows that have ended."""
-        found: list[Event] = []
+        events: list[Event] = []
         for row, emitter in self._emitters.items():
             if row in records:
-                found += emitter.step(records[row])
+                events += emitter.step(records[row])
             if row.finish_reason is not None and not emitter.over:
                 prompt_logprobs = None if row.wants_prompt_logprobs else row.prompt_logprobs
-                found += emitter.finished(
+                events += emitter.finished(
                     row.finish_reason, row.message, prompt_logprobs, row.stop_reason
                 )
-        return found
+        return events
 
     def end(self, reason: FinishReason, message: str | None = None) -> list[Event]:
         """End all rows that go on; returns their last events."""
         for row in self.going_on:
             row.end(reason, message)
         return self.events({})
+
+
+def decode(batch: Batch, runs: Sequence[Run]) -> Iterator[list[Event]]:
+    """Decode runs as one batch, until all of their rows have ended; yields their events, step by
+    step."""
+    rows = [row for run in runs for row in run.rows]
+    try:
+        for run in runs:
+            batch.admit(run.rows)
+            yield run.started()
+        going_on = [row for row in rows if not row.ended]
+        while going_on:
+            records = batch.step(going_on)
+            for run in runs:
+                yield run.events(records)
+            if ended := [row for row in going_on if row.finish_reason is not None]:
+                batch.release(ended)
+                going_on = [row for row in going_on if not row.ended]
+    except PartialStepError as error:
+        raise error.cause from None
+    finally:
+        batch.release(rows)
 
 
 @dataclass(slots=True)
@@ -93,7 +116,7 @@ class GenerationResult:
             "finish_reason": self.finish_reason.value,
             "metrics": self.metrics.to_dict(),
             **{
-                name: (found := getattr(self, name)) and plain_logprobs(found)
+                name: (entries := getattr(self, name)) and plain_logprobs(entries)
                 for name in ("logprobs", "prompt_logprobs")
             },
             "cumulative_logprob": self.cumulative_logprob,
@@ -103,14 +126,15 @@ class GenerationResult:
         }
 
 
-def collect(runs: Sequence[Run], events: Sequence[Event]) -> list[GenerationResult]:
-    """Results of finished runs."""
-    traces: dict[int, Trace] = {row.row: Trace() for run in runs for row in run.rows}
-    for event in events:
-        traces[event.row].append(event)
+def collect(runs: Sequence[Run], events: Iterable[Sequence[Event]]) -> list[GenerationResult]:
+    """Results of finished runs, from their events, step by step."""
+    by_row: dict[int, list[Event]] = {row.row: [] for run in runs for row in run.rows}
+    for of_step in events:
+        for event in of_step:
+            by_row[event.row].append(event)
     results = []
     for run in runs:
-        outputs = [_result(row, traces[row.row]) for row in run.rows]
+        outputs = [_result(row, Trace(by_row[row.row])) for row in run.rows]
         if len(outputs) > 1:
             outputs.sort(
                 key=lambda o: (o.finish_reason != FinishReason.ERROR, o.cumulative_logprob or 0.0),

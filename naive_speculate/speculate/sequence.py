@@ -1,7 +1,7 @@
 """One sequence's state: everything that a step reads and writes of it, and where it ends."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol
 
@@ -19,7 +19,7 @@ from naive_speculate.text import StopStrings, TextStream
 
 Detail = Literal["full", "probs", "none"]
 DraftSampling = Literal["sampled", "argmax"]
-Prompt = str | Sequence[int]
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]  # text, token ids or messages
 
 
 class CancelFlag(Protocol):
@@ -83,38 +83,32 @@ class SequenceState:
         default_factory=list
     )  # by generated token, where there are stop strings
     _num_settled: int = 0
+    # whether tokens are the most probable ones rather than drawn; whether draft tokens are drawn
+    # from the draft model's distribution, rather than its most probable ones; whether a step must
+    # compute probabilities, else the order of scores is enough; whether raw log-probabilities of
+    # its tokens are collected
+    greedy: bool = field(init=False)
+    draws_drafts: bool = field(init=False)
+    needs_probs: bool = field(init=False)
+    wants_logprobs: bool = field(init=False)
+    # tokens that end it and add no text: none if the parameters include them (vLLM,
+    # `v1/engine/detokenizer.py`, `update`)
+    silent_token_ids: frozenset[int] = field(init=False)
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether it is to end early."""
-        return self.cancel is not None and self.cancel.is_set()
-
-    @property
-    def greedy(self) -> bool:
-        """Whether tokens are the most probable ones rather than drawn."""
-        return self.verifier.greedy
-
-    @property
-    def draws_drafts(self) -> bool:
-        """Whether its draft tokens are drawn from the draft model's distribution, rather than
-        its most probable token taken."""
-        return not self.greedy and self.draft_sampling == "sampled"
-
-    @property
-    def needs_probs(self) -> bool:
-        """Whether a step must compute its probabilities; else the order of scores is enough."""
-        return not self.greedy or self.detail != "none"
-
-    @property
-    def wants_logprobs(self) -> bool:
-        """Whether raw log-probabilities of its tokens are collected."""
-        return self.params.logprobs is not None or self.params.num_sequences > 1
+    def __post_init__(self) -> None:
+        self.greedy = self.verifier.greedy
+        self.draws_drafts = not self.greedy and self.draft_sampling == "sampled"
+        self.needs_probs = not self.greedy or self.detail != "none"
+        self.wants_logprobs = self.params.logprobs is not None or self.params.num_sequences > 1
+        included = self.params.include_stop_str_in_output
+        self.silent_token_ids = frozenset() if included else self.stop_token_ids
 
     @property
     def wants_prompt_logprobs(self) -> bool:
         """Whether log-probabilities of its prompt are still to be collected."""
-        wanted = self.params.prompt_logprobs is not None
-        return wanted and len(self.prompt_logprobs or ()) < len(self.prompt_token_ids)
+        if self.params.prompt_logprobs is None:
+            return False
+        return len(self.prompt_logprobs or ()) < len(self.prompt_token_ids)
 
     @property
     def output_token_ids(self) -> list[int]:
@@ -152,15 +146,15 @@ class SequenceState:
 
     def commit(self, outcome: Outcome) -> StepRecord:
         """Append a step's tokens, up to where the sequence ends."""
-        tokens, number = outcome.token_ids, self.num_steps
-        texts, draft_texts, finish, text_end = self._read(tokens, outcome.draft_token_ids)
+        accepted, drafts, number = outcome.num_accepted, outcome.draft_token_ids, self.num_steps
+        tokens = drafts[:accepted] + ([outcome.next_token_id] if outcome.obstacle is None else [])
+        texts, draft_texts, finish, text_end = self._read(tokens, drafts)
         kept = len(texts)
         self.token_ids += tokens[:kept]
         if outcome.logprobs is not None:
             self.logprobs += outcome.logprobs[:kept]
-        self.window.learn(
-            outcome.num_accepted, min(outcome.num_accepted + 1, len(outcome.draft_token_ids))
-        )
+        if not self.window.fixed:
+            self.window.learn(accepted, min(accepted + 1, len(drafts)))
         self.num_steps += 1
         self.finish_reason = finish
         settled = None if self.stops is None else self._settle(texts, self.stops, text_end)
@@ -207,7 +201,8 @@ class SequenceState:
                 index == len(tokens) - 1
             ):  # the next token; another may have been drafted at its position
                 rejected = self._texts_ahead(drafts[index:])
-            texts.append("" if self.text is None else self.text.append(token))
+            silent = self.text is None or token in self.silent_token_ids
+            texts.append("" if silent else self.text.append(token))  # type: ignore[union-attr]
             text_end = None
             if self.stops is not None:
                 text_end = self.stops.append(
@@ -231,8 +226,10 @@ class SequenceState:
     def _texts_ahead(self, tokens: list[int]) -> list[str]:
         if self.text is None or not tokens:
             return [""] * len(tokens)
-        stream = self.text.fork()
-        return [stream.append(token) for token in tokens]
+        stream, texts = self.text.fork(), list[str]()
+        for token in tokens:
+            texts.append("" if token in self.silent_token_ids else stream.append(token))
+        return texts
 
     def save(self) -> tuple[Any, ...]:
         """State that a step may change before it is committed, for `restore`."""

@@ -41,10 +41,11 @@ _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 class Window(ABC):
     """How many tokens to draft for a row. `limit`: the most; `copy_limit`, `ask_limit`: the most
     of this step, where a drafter copies or asks a model; `adaptive`: whether the draft's
-    confidence can end a window."""
+    confidence can end a window; `fixed`: whether every window ends at `limit`, so that nothing
+    is asked or learned."""
 
     limit = copy_limit = ask_limit = MAX_AUTO_WINDOW
-    adaptive = True
+    adaptive, fixed = True, False
 
     @abstractmethod
     def max_drafts(self, num_rows: int = 1) -> int:
@@ -78,6 +79,7 @@ class FixedWindow(Window):
     ) -> None:
         self.limit = self.copy_limit = self.ask_limit = num_draft_tokens
         self.adaptive = least_confidence is not None
+        self.fixed = not self.adaptive and learned is None
         self._least = least_confidence or 0.0
         self._learned = learned
 

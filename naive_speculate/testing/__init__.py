@@ -8,6 +8,7 @@ from naive_speculate.testing.enumeration import enumerate_outputs, exact_outputs
 from naive_speculate.testing.paths import Deviation
 from naive_speculate.testing.proof import prove_lossless
 from naive_speculate.testing.result import Counterexample, Proof
+from naive_speculate.testing.sampler import SamplerProof, prove_sampler
 from naive_speculate.testing.toys import EOS, ToyModel
 
 __all__ = [
@@ -15,9 +16,11 @@ __all__ = [
     "Counterexample",
     "Deviation",
     "Proof",
+    "SamplerProof",
     "ToyModel",
     "enumerate_outputs",
     "exact_outputs",
     "largest_difference",
     "prove_lossless",
+    "prove_sampler",
 ]

@@ -9,7 +9,7 @@ import torch
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.event import FinishReason
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.batch import Batch
+from naive_speculate.speculate.batch import Batch, Runner
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import Proposal
 from naive_speculate.speculate.request import Request
@@ -83,12 +83,12 @@ class Branches:
         return torch.tensor(possible[choice if choice < len(possible) else 0])
 
 
-class _Watched(Batch):
+class _Watched(Runner):
     """Records whether the drafter draws, and tokens that it states as drawn although it drew
     nothing."""
 
-    def __init__(self, decoder: SpeculativeDecoder, source: Branches) -> None:
-        super().__init__(decoder.pair, decoder.admission.vocabulary)
+    def __init__(self, batch: Batch, source: Branches) -> None:
+        super().__init__(batch.places)
         self.source = source
         self.hint = ""
 
@@ -136,10 +136,9 @@ class Path:
     ) -> None:
         source = Branches(path)
         request = Request(prompt, params, **options)  # type: ignore[arg-type]
-        run, batch = (
-            decoder.prepare(request, random=lambda seed, index: source),
-            _Watched(decoder, source),
-        )
+        run = decoder.prepare(request, random=lambda seed, index: source)
+        batch = decoder.new_batch()
+        batch.runner = watched = _Watched(batch, source)
         (row,) = run.rows
         self.taken: list[float] = []
         self.stated: list[list[float] | float] = []
@@ -161,7 +160,7 @@ class Path:
                 f"it fails: {type(error).__name__}: {' '.join(str(error).split())}", self.describe()
             ) from error
         self.message = row.message
-        self.hint, self.coarse = batch.hint, source.coarse
+        self.hint, self.coarse = watched.hint, source.coarse
         self.tokens = (
             *row.output_token_ids,
             *((-1,) if row.finish_reason == FinishReason.ERROR else ()),

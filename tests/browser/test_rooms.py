@@ -81,8 +81,10 @@ PARTED = """async (folder) => {
     const sums = (...words) => {
         const run = new Sums();
         run.add({ kind: "started", time: 0, prompt, prompt_texts: [prompt], settings });
-        const time = 0.01;
-        for (const [token_id, text] of words) for (const kind of ["bonus", "step"]) run.add({ kind, time, token_id, text });
+        for (const [n, [token_id, text]] of words.entries()) {
+            run.add({ kind: "bonus", token_id, text });
+            run.add({ kind: "step", figures: { sums: { time: 0.01, tokens: n + 1 } } });
+        }
         return run;
     };
     const plain = sums([5, " there was"], [7, " a king"]);

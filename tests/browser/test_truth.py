@@ -7,6 +7,8 @@ from PIL import Image, ImageStat
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
+from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.palette import STYLES
 from tests.browser.steps import (
     TIP,
     becomes,
@@ -152,10 +154,11 @@ def in_sight(page: Page, *places: str) -> bool:
 
 
 def what_matters_is_in_sight(page: Page) -> None:
-    """Prompt, settings, race and verdict, and the player where it was, on a screen of this size."""
+    """Prompt, settings, machine and player, and the player where it was, on a screen of this
+    size."""
     page.evaluate("scrollTo(0, 0)")
     assert in_sight(
-        page, "#prompt", "#run", "#k input", "#temperature input", ".ns-race", ".ns-legend"
+        page, "#prompt", "#run", "#k input", "#temperature input", ".ns-drawing", ".ns-player"
     )
     page.locator("#tokens del").first.click()
     assert in_sight(page, "#tokens .ns-pinned", ".ns-die", ".inspector-why p")
@@ -173,7 +176,7 @@ def a_phone_shows_it_too(page: Page) -> None:
     """On a phone, which scrolls by itself, and whose settings and inspector open over the text."""
     page.set_viewport_size({"width": 390, "height": 844})
     run(page, PROMPT)
-    assert in_sight(page, ".ns-race", "#tokens", ".ns-player", "#run", ".ns-settings-open"), (
+    assert in_sight(page, ".ns-drawing", ".ns-player", "#run", ".ns-settings-open"), (
         "a phone scrolls by itself"
     )
     expect(page.locator("#inspector")).to_be_hidden()
@@ -221,9 +224,7 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(page, tmp_
         what_matters_is_in_sight(page)
     page.set_viewport_size({"width": 720, "height": 450})  # 1440 at 200%
     page.evaluate("scrollTo(0, 0)")
-    assert in_sight(
-        page, "#prompt", "#run", "#k input", "#temperature input", "#more", "[data-lane=plain]"
-    )
+    assert in_sight(page, "#prompt", "#run", "#k input", "#temperature input", "#more")
     assert page.locator(".ns-dials").evaluate(WHOLE_LABELS)
     a_phone_shows_it_too(page)
 
@@ -274,7 +275,7 @@ def shades(page: Page, box: str) -> tuple[bool, bool]:
 
 
 def boxes_show_on_which_side_there_is_more(page: Page) -> None:
-    for theme, width, height in (("light", 1440, 700), ("dark", 390, 844)):
+    for theme, width, height in (("light", 600, 700), ("dark", 390, 844)):
         page.emulate_media(color_scheme=theme)
         page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", theme == "dark")
         page.set_viewport_size({"width": width, "height": height})
@@ -299,6 +300,36 @@ def boxes_show_on_which_side_there_is_more(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
 
 
+SELECT = """name => {
+    const box = document.querySelector(name), range = document.createRange();
+    range.selectNodeContents(box);
+    document.getSelection().removeAllRanges();
+    document.getSelection().addRange(range);
+}"""
+
+
+def test_what_is_selected_in_the_coloured_text_is_copied_as_the_text_and_a_button_copies_all_tokens(
+    page,
+):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    recorded = Trace.load(SPECULATIVE)
+    whole = recorded.started.prompt + recorded.text
+    expect(page.locator(".ns-clean")).to_have_text(whole, use_inner_text=False)
+    page.evaluate(SELECT, "#tokens")
+    page.keyboard.press("ControlOrMeta+c")
+    assert page.evaluate("navigator.clipboard.readText()") == whole
+    page.get_by_role("button", name="Copy with marks").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    marked = page.evaluate("navigator.clipboard.readText()")
+    tokens = [event for event in recorded if event.kind in STYLES and event.kind != "proposed"]
+    for event in tokens:
+        text = event.text if event.kind in OUTPUT_KINDS else event.text.replace("\n", "⏎")
+        assert STYLES[event.kind].mark + text in marked
+    assert marked.count(STYLES["rejected"].mark) == 1 + len(
+        [event for event in tokens if event.kind == "rejected"]
+    )
+
+
 def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_who_points_clicks_or_uses_the_keyboard(
     page,
 ):
@@ -321,7 +352,7 @@ def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_who_points
     expect(tip).to_be_hidden()  # it would cover the explanation
     expect(page.locator("#inspector h3")).to_have_attribute("data-kind", "resampled")
     expect(page.locator(".ns-pinned")).to_have_count(2)
-    expect(page.locator(".ns-zoom .ns-looked")).to_contain_text("resampled")
+    expect(page.locator(".ns-machine .ns-looked")).to_have_count(1)
     expect(page.locator("#distributions tbody tr").first).to_be_visible()
     box = page.locator("#inspector").bounding_box()
     assert box["x"] + box["width"] <= page.viewport_size["width"]

@@ -8,8 +8,8 @@ from itertools import accumulate, islice
 import pytest
 
 from naive_speculate.tools.doctor import diagnose, given, read
+from naive_speculate.tools.doctor.ends import drop, fade
 from naive_speculate.tools.doctor.reading import Stretch
-from naive_speculate.tools.doctor.suspects import drop, fade
 from tests import engine_samples as samples
 
 

@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -152,6 +153,23 @@ JSON = st.recursive(
 FIELDS = st.dictionaries(
     st.sampled_from([*Event.__dataclass_fields__, "unknown"]), JSON, max_size=6
 )
+
+
+def test_a_byte_order_mark_and_empty_lines_are_no_part_of_a_trace(tmp_path):
+    path = tmp_path / "run.jsonl"
+    for mark, rest in (("\ufeff", ""), ("", "\n \n"), ("\ufeff", "\r\n\r\n")):
+        path.write_text(mark + RUN.to_jsonl() + rest, encoding="utf-8", newline="")
+        assert Trace.load(path).events == RUN.events
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_two_runs_in_one_file_are_refused_where_the_second_starts_and_rows_of_a_batch_are_not(mark):
+    message = rf"trace line {len(RUN) + 1}: a second run starts here; open each run from a file"
+    with pytest.raises(ValueError, match=message):
+        Trace.from_jsonl(RUN.to_jsonl() + mark + RUN.to_jsonl())
+    other = [replace(event, row=1) for event in RUN]
+    both = Trace([*RUN, *other])
+    assert Trace.from_jsonl(both.to_jsonl()).events == both.events
 
 
 @settings(max_examples=25, deadline=None)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.infer.device import Stopwatch
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.speculate.request import Request
-from naive_speculate.speculate.stopwatch import Stopwatch
 from tests.heads import save_bundled_head
 
 pytestmark = pytest.mark.gpu
@@ -125,15 +125,15 @@ def test_steps_are_timed_on_the_devices_own_current_stream():
         with torch.cuda.stream(stream):
             torch.cuda.set_device(0)
             watch.begin()
-            watch.draft()
+            watch.drafting = watch.now()
             numbers = torch.randn(2000, 2000, device=device)
-            watch.verify()
+            watch.verifying = watch.now()
             for _ in range(20):
                 numbers = numbers @ numbers.T / 2000
             before = torch.cuda.Event()
             before.record(torch.cuda.current_stream(device))
             seconds = watch.stop()
-        assert watch._verify.device == device
+        assert watch.verifying.device == device
         assert before.query()  # what was queued on the device is over once the watch has stopped
         assert 0 < seconds.verify <= seconds.total
 

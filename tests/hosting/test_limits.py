@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tests.hosting.http import SECRET, ask_page, call, call_tool, connected, get, logged, post
+from tests.hosting.http import SECRET, ask, ask_page, call, call_tool, connected, get, logged, post
 from ui.host.limits import MAX_BODY_BYTES, MAX_TRACE_BYTES, Guard
 from ui.run.settings import Settings
 
@@ -186,6 +186,38 @@ def test_who_leaves_while_sending_or_being_sent_and_who_asks_for_gradio_s_monito
                 socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
             )  # so that closing resets
     assert logged(server, before) == []
+
+
+ANY_TEXT = [
+    "Once",
+    "caf%C3%A9",
+    "%E4%BD%A0%E5%A5%BD",
+    "%F0%9F%8E%89",
+    "%E9",
+    "%FF",
+    "%ED%A0%80",
+    "%zz",
+    "%00",
+]
+"""Of a query: ASCII, other letters, what is not UTF-8, and what is no percent code."""
+
+
+@pytest.mark.parametrize(
+    "path", ["?prompt=", "?embed=", "?utm_source=", "health?x=", "metrics?x=", "config?x="]
+)
+def test_an_address_is_answered_whatever_its_query_says(server, path):
+    answers = {text: ask(server.url + path + text)[0] for text in ANY_TEXT}
+    assert answers == dict.fromkeys(ANY_TEXT, 200)
+
+
+def test_calls_and_traces_with_any_name_are_answered_with_what_is_wrong(server):
+    trace = b'{"kind":"bonus","row":0,"time":0}'
+    for text in ANY_TEXT:
+        url = f"{server.url}gradio_api/queue/data?session_hash={text}"
+        assert ask(url)[0] == 404
+        status, answer = post(f"{server.url}trace?name={text}", trace)
+        assert status == 200
+        assert "the first event is 'bonus'" in answer
 
 
 def test_who_does_not_read_the_page_keeps_nobody_at_that_address_from_it(server):

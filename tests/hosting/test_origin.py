@@ -16,16 +16,16 @@ from starlette.applications import Starlette
 from starlette.requests import Request as Asked
 from starlette.testclient import TestClient
 
-import app
 from benchmarks.server import ROOT
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Load, Request, SoloEngine, Unavailable
 from tests.hosting.http import ask, get
-from ui.gradio_gaps import trust
 from ui.host.configuration import read_configuration
 from ui.host.limits import policy
 from ui.host.operations import Counters, routes
+from ui.host.options import arguments
+from ui.host.process import trust
 from ui.host.zero import MOST_SECONDS, duration, on_zero_gpu
 
 HOSTILE: dict[str, dict[str, str]] = {
@@ -196,7 +196,7 @@ def test_the_container_installs_and_starts_what_the_project_does():
     assert {"app.py", "naive_speculate", "ui", "assets"} <= set(copied)
     command = json.loads(next(rest for step, rest in steps if step == "CMD"))
     assert command[:2] == ["python", "app.py"]
-    app.arguments(command[2:])
+    arguments(command[2:])
     assert next(rest for step, rest in steps if step == "USER") != "root"
 
 

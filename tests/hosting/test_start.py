@@ -22,9 +22,9 @@ from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.threads import THREADS_VARIABLE, num_threads
 from naive_speculate.serving import LocalEngine, Request
-from ui.gradio_gaps import quick_imports
 from ui.host.catalog import Catalog, ServedPair, Trouble
 from ui.host.errors import Page
+from ui.host.process import quick_imports
 from ui.host.queue import open_queue
 
 
@@ -86,7 +86,7 @@ def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted(mon
 )
 def test_python_alone_writes_to_the_log_if_there_is_one(first, log):
     program = (
-        f"import os, sys, app; {first}app.silence_native_code(); os.write(2, b'native')\n"
+        f"import os, sys; from ui.host import process; {first}process.silence_native_code(); os.write(2, b'native')\n"
         "if sys.stderr: print('of Python', file=sys.stderr)"
     )
     done = subprocess.run(
@@ -186,8 +186,8 @@ def test_a_pair_that_cannot_decode_is_reported_at_the_start(small_pair, small_de
 PATIENCE = 60.0  # seconds; a process that does not end takes more
 BUSY = """
 import re, signal, sys, threading
-import app
-app.end_in_time(0.2)
+from ui.host.process import end_in_time
+end_in_time(0.2)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets jobs in the background ignore it
 
@@ -209,3 +209,7 @@ def test_a_process_whose_interpreter_is_not_free_ends_in_time(number):
         assert process.stdout.readline() == "busy\n"
         process.send_signal(number)
         assert process.wait(PATIENCE) in (0, -signal.SIGKILL)
+
+
+def test_the_program_is_a_screen_long():
+    assert len((ROOT / "app.py").read_text(encoding="utf-8").split("\n")) <= 80

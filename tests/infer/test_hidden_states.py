@@ -164,7 +164,7 @@ def test_a_model_that_returns_none_where_they_are_wanted_is_refused():
         r" None"
     )
     with pytest.raises(ValueError, match=message):
-        pool.compute(view, tokens(1, 3), [0, 1])
+        pool.forward(tokens(1, 3), view, layers=[0, 1])
 
 
 # One forward over a tree gives every node the logits and hidden states of its own continuation

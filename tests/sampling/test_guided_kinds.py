@@ -1,26 +1,24 @@
 """Guided decoding: which guides are valid, and what is stored of them."""
 
-import gc
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-import xgrammar
 
-from naive_speculate import GuidedDecodingParams, SamplingParams
-from naive_speculate.sampling import guided
-from naive_speculate.sampling.guided import GrammarCompiler
+from naive_speculate import GuidedDecodingParams, SamplingParams, Trace
+from naive_speculate.events import FinishReason
+from naive_speculate.sampling.guided import GrammarCompiler, GuideTooCostly
+from naive_speculate.serving import LocalEngine, Request
+from tests.sampling.raw_bytes import allows
 
 EMPTY_TEXT, EMPTY_LIST = (
     "regex must be text that is not empty, got",
     "choice must be a list of texts that are not empty",
 )
 ONE = "exactly one of json, regex, choice, grammar, json_object, got"
-TIMES, HOLD = (
-    "may repeat something up to 1000 times, got",
-    "may hold 300 repetitions (* + ? {}), got",
-)
 
 
 def pattern(text: str) -> dict:
@@ -28,20 +26,17 @@ def pattern(text: str) -> dict:
     return {"json": {"type": "string", "pattern": text}}
 
 
-NESTED = (
-    "root ::= a0\n" + "".join(f'a{n} ::= a{n + 1} "a"\n' for n in range(600)) + 'a600 ::= "b"{2}'
-)
-PATTERNS = {"json": {"anyOf": [pattern(f"a{{1,{count}}}b")["json"] for count in range(300, 304)]}}
-COUNTED = {
-    "json": {
-        "anyOf": [
-            {"maxProperties": 9, "properties": {f"f{n}": {} for n in range(51)}} for _ in range(2)
-        ]
-    }
-}
+def refused(given: dict, said: str) -> None:
+    """Check that a guide is refused with a line that holds these words."""
+    with pytest.raises(
+        ValueError,
+        match=f"^guided_decoding (?s:.)*{re.escape(said.removeprefix('guided_decoding '))}",
+    ) as raised:
+        pytest.fail(f"{SamplingParams(guided_decoding=given)} is taken")
+    assert "\n" not in str(raised.value)
 
 
-def test_what_makes_no_sense_or_would_take_long_is_refused_with_the_place():
+def test_what_makes_no_sense_is_refused_with_the_place():
     for given, said in (
         ({}, f"{ONE} none"),
         ({"json": {}, "regex": "[0-9]+"}, f"{ONE} json, regex"),
@@ -68,36 +63,37 @@ def test_what_makes_no_sense_or_would_take_long_is_refused_with_the_place():
             {"regex": "a", "disable_any_whitespace": True},
             "must be True or False and go with json, got regex and True",
         ),
-        ({"regex": "("}, "regex does not parse, got '('"),
-        ({"json": "{"}, "json does not parse"),
-        (
-            {"json": '{"type": }'},
-            """json does not parse, got '{"type": }': Expecting value: line 1 column 10 (char 9)""",
-        ),
-        ({"grammar": "nonsense"}, "grammar does not parse"),
-        ({"grammar": NESTED}, "grammar has rules that are nested too deep"),
+        ({"regex": "("}, "regex does not parse, got '(': missing )"),
+        ({"json": "{"}, "json does not parse, got '{'"),
+        ({"json": '{"type": }'}, """got '{"type": }': Expecting value: line 1 column 10"""),
+        ({"json": {"type": "nonsense"}}, "json type must be one of array, boolean, integer, null"),
+        ({"json": {"required": "a"}}, "Expected array for 'required', got \"a\""),
+        ({"json": {"properties": 3}}, "json properties must be an object, got 3"),
+        ({"json": {"items": 3}}, "json must hold schemas, which are objects or booleans, got 3"),
+        ({"json": {"minimum": "3"}}, "json minimum must be a number, got '3'"),
+        ({"json": {"anyOf": {}}}, "json anyOf must be a list of schemas, got {}"),
+        ({"json": {"const": object()}}, "json must be JSON"),
+        ({"grammar": "nonsense"}, "grammar does not parse, got 'nonsense': Expected ::="),
+        ({"grammar": 'root ::= "a'}, "grammar does not parse"),
+        ({"grammar": "root ::= a"}, "there is no rule 'a'"),
+        ({"grammar": 'tree ::= "a"'}, "there is no rule 'root'"),
         ({"regex": "a" * 20_001}, "regex may be 20000 characters long, got 20001"),
-        ({"regex": ".*" * 1000}, f"regex {HOLD} 1000"),
-        ({"grammar": "root ::= " + "[^a]* " * 1500}, f"grammar {HOLD} 1500"),
-        ({"json": {"pattern": "(a*)+" * 200}}, f"json {HOLD} 400"),
-        ({"json": {"patternProperties": {"a*" * 301: {}}}}, f"json {HOLD} 301"),
-        ({"json": '{"items":' * 70 + "{}" + "}" * 70}, "json may be 64 levels deep"),
-        ({"json": '{"a":' * 3000 + "{}" + "}" * 3000}, "json may be 64 levels deep"),
-        ({"regex": "a{1,100000}"}, f"regex {TIMES} 100000"),
-        ({"regex": "a{0000000100000}"}, f"regex {TIMES} 100000"),
-        ({"regex": "(a{1000}){1000}"}, f"regex {TIMES} 1000000"),
-        ({"grammar": 'root ::= x{600}\nx ::= "a" | ("b" x{2})'}, f"grammar {TIMES} 1200"),
-        (pattern("((a{1,11}){1,11}){10,}"), f"json {TIMES} 1210"),
-        (pattern("a{5000,}"), f"json {TIMES} 5000"),
-        (pattern("[a-z]{1,600}[0-9]{1,600}"), f"json {TIMES} 1200"),
-        (PATTERNS, f"json {TIMES} 1206"),
-        (COUNTED, "json may count 100 properties by minProperties and maxProperties, got 102"),
     ):
-        with pytest.raises(
-            ValueError,
-            match=f"^guided_decoding (?s:.)*{re.escape(said.removeprefix('guided_decoding '))}",
-        ):
-            pytest.fail(f"{SamplingParams(guided_decoding=given)} is taken")
+        refused(given, said)
+
+
+def test_what_would_take_long_or_much_memory_is_refused():
+    for given, said in (
+        ({"json": '{"items":' * 3000 + "{}" + "}" * 3000}, "json may be 20000 characters long"),
+        ({"json": '{"items":' * 1800 + "{}" + "}" * 1800}, "json is nested too deep"),
+        ({"regex": "(" * 4000 + ")" * 4000}, "regex is nested too deep"),
+        ({"grammar": "root ::= " + "(" * 4000 + ")" * 4000}, "grammar is nested too deep"),
+        ({"regex": "a{1000000}"}, "regex may demand 10000 characters of a text, got"),
+        ({"regex": "(a{1000}){1000}"}, "regex may demand 10000 characters of a text, got"),
+        ({"grammar": 'root ::= "a"{20000}'}, "grammar may demand 10000 repetitions, got 20000"),
+        (pattern("a{100000,}"), "json pattern may demand 10000 characters of a text, got"),
+    ):
+        refused(given, said)
 
 
 def test_what_only_looks_like_it_is_taken():
@@ -105,6 +101,7 @@ def test_what_only_looks_like_it_is_taken():
         {"json": {}},  # the schema that everything matches
         {"regex": "[0-9]{4}-[0-9]{1,2} [a-z]{1,1000}(, [a-z]{1,30}){0,30}"},
         {"regex": r"a\{5000\}[{9000}]"},
+        {"regex": "a{1,100000}"},
         {"grammar": 'root ::= "x{5000}" root{0,5} | [y]{3}'},
         {"regex": "a+", "json_object": False, "disable_any_whitespace": False},
         {"choice": ["a"], "disable_any_whitespace": False},
@@ -123,19 +120,41 @@ def compiler_of(decoder) -> GrammarCompiler:
     return GrammarCompiler(tokenizer, decoder.pair.vocab_size, [tokenizer.eos_token_id])
 
 
-def test_compiled_grammars_are_kept_up_to_a_limit(small_decoder, monkeypatch):
-    monkeypatch.setattr(guided, "CACHE_BYTES", 2**20)
+def follow(compiler: GrammarCompiler, guide: dict) -> None:
+    """Compute masks along a text of one letter."""
+    mask = compiler.compile(GuidedDecodingParams(**guide))
+    for length in range(40):
+        mask.apply(torch.zeros(compiler.vocab_size), [66] * length)
+
+
+def test_a_grammar_whose_masks_take_too_much_is_refused_by_name(small_decoder):
     compiler = compiler_of(small_decoder)
-    seen = []
-    for number in range(100):
-        schema = {
-            "type": "object",
-            "properties": {f"field{number}": {"type": "string", "pattern": f"[a-z]{{3}}{number}"}},
-        }
-        compiler.compile(GuidedDecodingParams(json=schema))
-        seen.append(compiler._compiler.get_cache_size_bytes())
-    assert max(seen) <= 1.2 * guided.CACHE_BYTES
-    assert max(seen) > 0.5 * guided.CACHE_BYTES  # so that it was the limit that kept them few
+    for guide in ({"regex": ".*" * 1000}, {"grammar": "root ::= root? " + "[^a]* " * 1500}):
+        with pytest.raises(GuideTooCostly, match="takes too much time or memory to follow, got"):
+            follow(compiler, guide)
+
+
+def test_a_run_whose_grammar_takes_too_much_ends_alone_in_its_batch(small_decoder):
+    later = "root ::= [0-9] [0-9] many | root\nmany ::= " + "[^a]* " * 1500
+    good = [
+        Request("Once upon a time", SamplingParams(max_tokens=16, seed=seed, guided_decoding=guide))
+        for seed, guide in enumerate([None, None, {"regex": r"( [a-z]+){5,12}\."}])
+    ]
+    bad = Request("Once", SamplingParams(seed=4, guided_decoding={"grammar": later}))
+    engine = LocalEngine(small_decoder)
+    gate = threading.Barrier(4)
+
+    def run(request: Request) -> Trace:
+        gate.wait()
+        return Trace(event for events in engine.submit(request) for event in events)
+
+    with ThreadPoolExecutor(4) as pool:
+        *fine, ended = pool.map(run, [*good, bad])
+    engine.close()
+    assert ended.finished.finish_reason == FinishReason.ERROR
+    assert ended.finished.message.startswith("guided_decoding grammar takes too much time or")
+    for request, trace in zip(good, fine, strict=True):
+        assert trace.token_ids == small_decoder.generate(request.prompt, request.params).token_ids
 
 
 def test_json_without_loose_white_space_is_written_to_its_end(small_decoder):
@@ -198,14 +217,21 @@ def test_scores_of_every_type_are_masked(small_decoder):
         assert (scores[allowed] == 1.5).all()
 
 
-def test_no_grammar_is_kept_of_a_guide_that_was_checked():
-    """One of 20,000 characters may take 30 MB."""
-    name = "keptnowhere"
-    made = GuidedDecodingParams(grammar=f'root ::= {name}\n{name} ::= "a"{{3}}')
-    gc.collect()
-    assert not [
-        each
-        for each in gc.get_objects()
-        if isinstance(each, xgrammar.Grammar) and name in str(each)
-    ]
-    assert made.grammar
+def test_a_grammar_allows_the_texts_that_its_rules_allow_however_it_is_cut_into_rules():
+    recursive = 'root ::= item ("," item)*\nitem ::= word "b" | "(" root ")"\nword ::= [a-z]+'
+    for grammar, text, holds in (
+        ('root ::= word "b"\nword ::= [a-z]+', "ab", True),
+        ('root ::= ("a" | "ab") "bc"', "abc", True),
+        ('root ::= x "bc"\nx ::= "a" | "ab"', "abbc", True),
+        (recursive, "ab,(bb,(zb))", True),
+        (recursive, "ab,(bb,(z))", False),
+        ('root ::= "a"\n  | "b"  # or\n', "b", True),
+        ("root ::= . [^a]", "\n\n", True),
+        ("root ::= [^a]", "a", False),
+        (r'root ::= "\u00e9a" [\u0041-\u0043\]] "\U0001F600"', "éaB😀", True),
+        (r'root ::= "\u00e9a" [\u0041-\u0043\]] "\U0001F600"', "éa]😀", True),
+        ('root ::= "" | "a" root', "aaa", True),
+        ("root ::= [a-c&&b]+", "c&b", True),
+        ('root ::= start TREE-x\nstart ::= "s"\nTREE-x ::= "t" root?', "stst", True),
+    ):
+        assert allows({"grammar": grammar}, text) is holds, (grammar, text)

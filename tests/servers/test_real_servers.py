@@ -1,5 +1,4 @@
-"""`prove --endpoint` on servers of other engines: llama-cpp-python's, with and without drafts,
-and transformers'."""
+"""`prove --endpoint` on transformers' server."""
 
 import json
 import os
@@ -11,15 +10,12 @@ from contextlib import contextmanager
 from socket import socket
 
 import pytest
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate.__main__ import main
-from naive_speculate.infer.gguf.export import export
 from naive_speculate.pair import BUNDLED_PAIR
 
 pytestmark = pytest.mark.gguf
 DRAFT = str(BUNDLED_PAIR / "draft")
-LLAMA_CPP = [sys.executable, "-m", "llama_cpp.server", "--logits_all", "true"]
 TRANSFORMERS = [
     "-c",
     "from transformers.cli.transformers import main; main()",
@@ -79,30 +75,6 @@ def prove(tmp_path, capsys):
         return status, json.loads(capsys.readouterr().out)
 
     return run
-
-
-@pytest.fixture(scope="module")
-def gguf(tmp_path_factory):
-    file = tmp_path_factory.mktemp("gguf") / "draft.gguf"
-    export(
-        AutoModelForCausalLM.from_pretrained(DRAFT, dtype="float32"),
-        AutoTokenizer.from_pretrained(DRAFT),
-        file,
-    )
-    return str(file)
-
-
-@pytest.mark.parametrize(
-    "drafts",
-    [(), ("--draft_model", "prompt-lookup-decoding", "--draft_model_num_pred_tokens", "4")],
-)
-def test_llama_cpp_s_server_is_lossless_with_drafts_and_without(gguf, drafts, prove):
-    with serving(*LLAMA_CPP, "--model", gguf, *drafts) as url:
-        status, found = prove(url, "draft", 180)
-    assert (status, found["verdict"]) == (0, "No difference found.")
-    assert len(found["tests"]) == 2 * 2 * 3 + 3
-    assert min(test["smallest_bias"] for test in found["tests"]) < 0.2
-    assert found["greedy"]["num_differing"] == 0
 
 
 def test_transformers_server_samples_only_where_it_is_asked_to(prove):

@@ -43,6 +43,22 @@ def test_the_wrapped_prompt_is_decoded_and_the_given_one_is_reported(engine, tin
     )
 
 
+def test_messages_are_decoded_as_the_template_renders_them(engine, tiny_pair, tokenizer):
+    tokenizer.chat_template = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}w91"
+    messages = [{"role": "w7", "content": "w3"}, {"role": "w8", "content": "w4 w5"}]
+    decoder = SpeculativeDecoder(ModelPair(tiny_pair.target, tokenizer=tokenizer))
+    plain = {"chat": True, "num_draft_tokens": 0}
+    results = decoder.generate([messages, messages[:1]], SamplingParams(max_tokens=2), **plain)
+    prompts = [result.trace.started.prompt_token_ids for result in results]
+    assert prompts == [[7, 3, 8, 4, 5, 91], [7, 3, 91]]
+    assert (
+        decoder.generate(messages, SamplingParams(max_tokens=2), chat=True).trace[0].prompt is None
+    )
+    *_, last = decoder.stream(messages, SamplingParams(max_tokens=2), chat=True)
+    assert last.metrics["num_generated_tokens"] == 2
+    assert joined(engine, Request(messages, PARAMS, chat=True))[0].prompt_token_ids == prompts[0]
+
+
 NO_TEMPLATE = "chat=True needs a chat template, and this pair's tokenizer has none$"
 FAILS = "chat=True: the tokenizer's chat template fails: "
 
@@ -53,7 +69,22 @@ def test_what_no_template_can_take_and_a_template_that_is_missing_or_fails_is_on
     usable = tokenizer.chat_template
     for prompt, template, said in (
         ("", usable, "prompt is empty$"),
-        ([3, 4], usable, "chat=True needs a prompt of text, got 2 token ids$"),
+        ([3, 4], usable, "chat=True needs a prompt of text or messages, got 2 token ids$"),
+        (
+            [{"role": "user"}],
+            usable,
+            r"prompt\[0\] must be a message with role and content as text",
+        ),
+        (
+            [{"role": "user", "content": "w3"}, 4],
+            usable,
+            r"prompt\[1\] must be a message with role and content as text, got 4$",
+        ),
+        (
+            [{"role": "user", "content": "w3"}],
+            None,
+            "a prompt of messages needs a chat template, and this pair's tokenizer has none$",
+        ),
         ("a\ud800", usable, "prompt is broken text: character 1 is half of a surrogate pair$"),
         ("w3", None, NO_TEMPLATE),
         ("w3", "", NO_TEMPLATE),
@@ -75,6 +106,8 @@ def test_what_no_template_can_take_and_a_template_that_is_missing_or_fails_is_on
         with pytest.raises(ValueError, match=f"^{said}") as refused:
             joined(engine, Request(prompt, PARAMS, chat=True))
         assert "\n" not in str(refused.value)
+    with pytest.raises(ValueError, match=r"^prompt holds messages, which need chat=True$"):
+        joined(engine, Request([{"role": "user", "content": "w3"}], PARAMS))
     with pytest.raises(ValueError, match=f"^{NO_TEMPLATE}"):  # nor has a pair without a tokenizer
         joined(tiny_engine, Request("w3", PARAMS, chat=True))
 

@@ -69,7 +69,7 @@ def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
     class Narrow(SpeculativeDecoder):
         def new_batch(self):
             batch = super().new_batch()
-            propose = batch.propose
+            propose = batch.runner.propose
 
             def alone(rows):
                 if len(rows) > 1:
@@ -77,7 +77,7 @@ def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
                     raise RuntimeError("not enough memory: you tried to allocate too much")
                 return propose(rows)
 
-            batch.propose = alone
+            batch.runner.propose = alone
             return batch
 
     engine = LocalEngine(Narrow(tiny_pair), max_rows=4)

@@ -107,7 +107,7 @@ def test_after_a_step_that_failed_drafting_goes_on_from_what_is_committed(
     row = admitted(decoder, batch, PROMPTS[3], greedy(20), drafter=drafter)
     while not row.ended:
         with monkeypatch.context() as patched:
-            patched.setattr(batch, "score", lambda *args: 1 / 0)
+            patched.setattr(batch.runner, "score", lambda *args: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 batch.step([row])
             batch.rewind([row])

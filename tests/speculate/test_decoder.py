@@ -3,6 +3,7 @@
 import json
 import threading
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaForCausalLM
@@ -269,13 +270,29 @@ def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
 UNSURE = (-0.1, 1.5, True, "high", float("nan"))
 
 
+def test_token_ids_may_be_numbers_or_arrays_of_numpy_or_tensors(tiny_decoder):
+    params = SamplingParams(max_tokens=4, temperature=0)
+    wanted = tiny_decoder.generate([5, 17], params).token_ids
+    array, tensor = np.array([5, 17]), torch.tensor([5, 17])
+    for prompt in (array, list(array), tuple(array.astype(np.uint8)), tensor, list(tensor)):
+        result = tiny_decoder.generate(prompt, params)
+        assert result.token_ids == wanted
+        assert json.loads(result.trace.to_jsonl().split("\n")[0])["prompt_token_ids"] == [5, 17]
+        assert list(tiny_decoder.stream(prompt, params))[-1].metrics["num_generated_tokens"] == 4
+    for prompts in (np.array([[5, 17]] * 2), [array, tensor], [list(array), [5, 17]]):
+        assert [each.token_ids for each in tiny_decoder.generate(prompts, params)] == [wanted] * 2
+    for prompt in (np.array([5.0]), np.array([True]), [np.float32(5)], b"ab"):
+        with pytest.raises(ValueError, match=r"^prompt (holds|must be)"):
+            tiny_decoder.generate(prompt, params)
+
+
 def test_bad_input_is_refused_by_name_before_any_model_runs(tiny_decoder):
     for arguments, message in (
         ({"prompt": ""}, "prompt is empty"),
         ({"prompt": []}, "prompt is an empty list"),
         ({"prompt": [[]]}, "prompt is empty"),
         ({"prompt": [97]}, "prompt holds 97, expected token ids from 0 to 96"),
-        ({"prompt": [1, "x"]}, "prompt must be text, token ids, or a list of either"),
+        ({"prompt": [1, "x"]}, "prompt must be text, .* or a list of those; this list mixes them"),
         ({"prompt": 3}, "prompt must be text, token ids"),
         ({"prompt": "words"}, "prompt must be a list of token ids: this pair has no tokenizer"),
         (
@@ -488,8 +505,8 @@ def test_a_row_that_stops_while_another_s_prompt_is_taken_in_changes_nothing_for
     first = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=150, seed=3), cancel)
     batch.step([first])
     second = admitted(decoder, batch, prompt, params)
-    prefill = batch._prefill
-    monkeypatch.setattr(batch, "_prefill", lambda rows: (prefill(rows), cancel.set()))
+    prefill = batch.prefill.run
+    monkeypatch.setattr(batch.prefill, "run", lambda *given: (prefill(*given), cancel.set()))
     while not second.ended:
         batch.step([first, second])
     assert first.finish_reason == FinishReason.CANCELLED

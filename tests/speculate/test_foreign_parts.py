@@ -159,10 +159,10 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
     batch.step(rows)
     batch.release([rows.pop(1)])
     pool = batch.drafters["model"].pool
-    compute = pool.compute
-    pool.compute = lambda view, *args, **options: (
+    forward = pool.forward
+    pool.forward = lambda query, view, **options: (
         runs.append(view),
-        compute(view, *args, **options),
+        forward(query, view, **options),
     )[1]
     while not all(row.ended for row in rows):
         batch.step(row for row in rows if not row.ended)

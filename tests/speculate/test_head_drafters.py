@@ -102,9 +102,9 @@ def source():
     return tiny_llama(DEPTH, seed=0)
 
 
-def check(events, prompt, drafter="head", count=2, near=5e-3):
+def check(events, prompt, drafter="head", count=2):
     """Every window was drawn from what the definition gives for the committed tokens; there were
-    some windows. `near`: how much a draft's probability may differ, relatively."""
+    some windows."""
     text = [*prompt, *(event.token_id for event in events if event.kind in OUTPUT_KINDS)]
     every = own_features(
         source(), torch.tensor([text]), BLOCK_LAYERS if drafter == "block" else LAYERS
@@ -126,7 +126,7 @@ def check(events, prompt, drafter="head", count=2, near=5e-3):
             logits = eager_window(TENSORS, CONFIG, embedding, tokens, features, drafts)
         expected = logits.softmax(-1)[torch.arange(len(drafts)), drafts]
         assert [event.draft_prob for event in proposed] == pytest.approx(
-            expected.tolist(), rel=near, abs=1e-5
+            expected.tolist(), rel=5e-3, abs=1e-5
         )
     assert len(own) >= count
 
@@ -238,49 +238,12 @@ def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(
         "the windows of a block drafter end with the block"
     )
     for prompt, own, result in zip(PROMPTS, settings, together, strict=False):
-        near = (
-            0.25 if own.greedy and way == "onnx" else 5e-3
-        )  # greedy rows that are left alone draft in 8 bits
-        check(result.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2, near=near)
+        check(result.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2)
         alone = decoder.generate(
             prompt, own, **({"num_draft_tokens": 0} if own.greedy else options)
         )
         assert result.token_ids == alone.token_ids
         assert own.greedy or copied(result) == copied(alone)
-
-
-@pytest.mark.parametrize(
-    ("temperatures", "seed", "k", "rounded"),
-    [
-        ([0, 0], 3, 5, {True}),
-        ([1, 1], 3, 5, {False}),
-        ([0, 1, 0], 3, "auto", {False}),
-        ([1, 0], None, 5, {False}),  # the seed that is drawn is reported
-        ([1, 1], None, "auto", {True}),  # the windows follow measured times
-        ([0], 3, "2x1", {True}),
-        ([1], 3, "2x1", {False}),
-    ],
-)
-def test_drafts_are_in_8_bits_unless_a_seed_must_repeat_them(
-    decoder_of, monkeypatch, temperatures, seed, k, rounded
-):
-    decoder, used = decoder_of("head", "onnx"), set()
-    head = decoder.pair.head
-    for each in (head, head.rounded):
-        before = each._forward.forward
-        own = each is not head
-        monkeypatch.setattr(
-            each._forward,
-            "forward",
-            lambda *args, before=before, own=own: (used.add(own), before(*args))[1],
-        )
-    # the greedy ones leave first
-    settings = [
-        params(temperature=each, seed=seed, max_tokens=16 if each else 4) for each in temperatures
-    ]
-    drafts = {"tree": k} if k == "2x1" else {"num_draft_tokens": k}
-    decoder.generate([PROMPTS[1]] * len(settings), settings, drafter="head", **drafts)
-    assert used == rounded
 
 
 def copied(result) -> list[int | None]:
@@ -424,7 +387,7 @@ def patched(patch, batch, fails, row):
 
     head, calls, commit = batch.pair.head, [], type(row).commit
     if fails == "score":
-        patch.setattr(batch.target, "compute", fail)
+        patch.setattr(batch.target, "forward", fail)
     elif fails == "propose":
         forward = head.forward
         patch.setattr(

@@ -7,7 +7,7 @@ import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.speculate import batch as batch_module
+from naive_speculate.speculate import prefill as prefill_module
 from tests.speculate.rows import admitted, finish
 from tests.tiny import tiny_llama
 
@@ -83,14 +83,14 @@ def test_no_forward_gives_logits_for_more_than_a_chunk(decoder, target):
 
 def test_a_chunk_that_fails_can_be_tried_again(decoder, target, monkeypatch):
     failures = [MemoryError()]
-    collect = batch_module.raw_logprobs
+    collect = prefill_module.raw_logprobs
 
     def once_without_memory(*args):
         if len(target.places) == 3 and failures:
             raise failures.pop()
         return collect(*args)
 
-    monkeypatch.setattr(batch_module, "raw_logprobs", once_without_memory)
+    monkeypatch.setattr(prefill_module, "raw_logprobs", once_without_memory)
     batch = decoder.new_batch()
     row = admitted(decoder, batch, PROMPT, PARAMS, num_draft_tokens=0)
     batch.step([row])

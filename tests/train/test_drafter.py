@@ -222,7 +222,7 @@ def test_a_stream_of_conversations_is_what_the_target_writes(family, tmp_path, m
         seen = torch.softmax(model(batch.tokens).logits, -1)[batch.rows, batch.positions + 1]
     assert torch.allclose(batch.top_probs, seen.gather(-1, batch.top_ids), atol=1e-4)
     assert not {*map(tuple, data.prompts())} & {
-        tuple(data._prompt(n)) for n in data.for_training.tolist()
+        tuple(texts.prompt(n)) for n in data.for_training.tolist()
     }
 
 

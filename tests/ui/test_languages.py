@@ -21,7 +21,7 @@ from ui.run import controls
 from ui.run.controls import EXAMPLES, QUESTIONS
 
 SILENT = re.compile(
-    r"ui/(assets|checks|gradio_gaps|record_examples|host/(configuration|operations|limits|zero))\.py"
+    r"ui/(assets|checks|record_examples|host/(configuration|operations|options|limits|process|zero))\.py"
 )
 """Modules without texts of the page."""
 ENGINE = [
@@ -249,7 +249,7 @@ ELSEWHERE = [
         "must be greater than or equal to",
         "must be less than or equal to",
     ),
-    *("{} weights of {}", "{} weights", "dequantised"),
+    *("{} weights of {}", "{} weights", "dequantised", "rounded to {} bits"),
     *(
         "must be a number",
         "a number",
@@ -327,7 +327,8 @@ def test_the_tables_have_the_same_texts_and_none_that_the_page_no_longer_has():
         for path in Path("naive_speculate/tools/doctor").glob("*.py")
         for text in of_module(path)
     ]
-    known = "\n".join("\n".join(pieces(text)) for text in [*texts(), *doctor, *ELSEWHERE])
+    drawing = of_module(Path("naive_speculate/events/drawing.py"))
+    known = "\n".join("\n".join(pieces(text)) for text in [*texts(), *doctor, *drawing, *ELSEWHERE])
 
     def parts(piece: str) -> int:
         """Of how many texts of the sources a piece of a key consists; many if it is new."""

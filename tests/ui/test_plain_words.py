@@ -15,7 +15,7 @@ from gradio.blocks import Blocks
 from gradio.context import LocalContext
 from gradio.queueing import Queue
 
-from ui.gradio_gaps import CHECKED, payload
+from ui.host.process import CHECKED, payload
 from ui.page import open_queue
 
 RETIRED = {
@@ -95,7 +95,7 @@ PRIVATE = re.compile(
     r"\._queue\b|\._data\b|_is_server_fn|getfile|get_root_url|LocalContext|GradioMCPServer|process_api|validate_inputs|sleep_when"
 )
 APART = {
-    Path("ui/gradio_gaps.py"),
+    Path("ui/host/process.py"),
     Path("ui/host/errors.py"),
     Path("ui/host/queue.py"),
 }  # two subclasses, as the first says

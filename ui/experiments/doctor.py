@@ -170,42 +170,18 @@ def windows_chart(found: Diagnosis) -> Figure:
         "fill": "tozeroy",
         "fillcolor": "rgba(128, 128, 128, 0.16)",
         "marker": {"size": 7},
+        "text": [number(limit) for limit in limits],
     }
-    traces = [
-        line("breaks even", ks, limits, TARGET, hover)
-        | fill
-        | {"text": [number(limit) for limit in limits]}
-    ]
+    traces = [line("breaks even", ks, limits, TARGET, hover) | fill]
     takeaway = (
         f"Below the line drafting pays off: with k = 1 up to a draft cost of {number(limits[0])}, "
+        f"with k = {ks[-1]} up to {number(limits[-1])}."
     )
-    takeaway += f"with k = {ks[-1]} up to {number(limits[-1])}."
     top = max(limits)
     if found.costs is not None:
-        draft = found.costs.draft
-        traces.append(
-            line(
-                "yours",
-                [0.5, ks[-1] + 0.5],
-                [draft] * 2,
-                DRAFT,
-                f"draft cost {number(draft)}",
-                dash="dash",
-            )
-        )
-        takeaway = "Drafting does not pay off."
-        best = next((window for window in windows if window.k == found.best_k), None)
-        if best is not None:
-            times, star = (
-                number(best.speedup or 0.0),
-                {"symbol": "star", "size": 15, "color": DRAFT},
-            )
-            hover = f"best: k = {best.k}, {times}×"
-            traces.append(
-                line("best k", [best.k], [draft], DRAFT, hover, mode="markers", marker=star)
-            )
-            takeaway = f"Best: k = {best.k}, {times} times as fast as plain decoding."
-        top = max(top, min(draft, 2 * top))
+        own, takeaway = _own_cost(found, found.costs.draft, ks[-1])
+        traces += own
+        top = max(top, min(found.costs.draft, 2 * top))
     return figure(
         traces,
         takeaway=takeaway,
@@ -216,3 +192,18 @@ def windows_chart(found: Diagnosis) -> Figure:
         },
         y={"title": {"text": "draft cost"}, "range": [0, 1.12 * top]},
     )
+
+
+def _own_cost(found: Diagnosis, draft: float, longest: int) -> tuple[list[dict[str, Any]], str]:
+    """A line at the actual draft cost up to the longest window, a star at the best window if
+    drafting pays off, and the takeaway."""
+    hover = f"draft cost {number(draft)}"
+    yours = line("yours", [0.5, longest + 0.5], [draft] * 2, DRAFT, hover, dash="dash")
+    best = next((window for window in shown_windows(found) if window.k == found.best_k), None)
+    if best is None:
+        return [yours], "Drafting does not pay off."
+    times = number(best.speedup or 0.0)
+    hover = f"best: k = {best.k}, {times}×"
+    star = {"symbol": "star", "size": 15, "color": DRAFT}
+    star_line = line("best k", [best.k], [draft], DRAFT, hover, mode="markers", marker=star)
+    return [yours, star_line], f"Best: k = {best.k}, {times} times as fast as plain decoding."

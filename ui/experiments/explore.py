@@ -29,8 +29,8 @@ from ui.experiments.sweep import (
     to_csv,
     to_rows,
 )
-from ui.gradio_gaps import take_dicts_as_tables
 from ui.host.catalog import Catalog
+from ui.host.process import take_dicts_as_tables
 from ui.labels import count, percent, to_json
 from ui.notify import QUIET
 from ui.run import controls as parts

@@ -35,8 +35,8 @@ from ui.experiments.lessons import (
     window,
 )
 from ui.experiments.lessons.lesson import Data, Lesson, Trial
-from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
+from ui.host.process import payload
 from ui.labels import to_json
 from ui.notify import QUIET
 from ui.run import controls as parts

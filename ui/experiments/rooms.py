@@ -7,8 +7,8 @@ import gradio as gr
 
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import render
-from ui.gradio_gaps import payload
 from ui.host.errors import message_of
+from ui.host.process import payload
 from ui.labels import to_json
 from ui.notify import QUIET, warn
 

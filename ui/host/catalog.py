@@ -12,11 +12,16 @@ from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
 from naive_speculate.serving.protocol import ANONYMOUS, Deliver, Reader
-from naive_speculate.serving.requests import MASK_SECONDS
 from naive_speculate.serving.run_records import ObservedEngine, Observer
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
-from ui.host.configuration import MAX_TOKENS, Configuration, PairChoice
+from ui.host.configuration import (
+    MAX_TOKENS,
+    Configuration,
+    PairChoice,
+    cluster_engines,
+    log_progress,
+)
 from ui.host.deferred import LOADING, DeferredEngine, expected
 from ui.host.measuring import Measuring, NotMeasured
 from ui.host.visitors import Trouble, visitor
@@ -322,6 +327,16 @@ def run_events(
         raise trouble
 
 
+def open_catalog(
+    configuration: Configuration, observers: Sequence[Observer], engine: str, address: str | None
+) -> Catalog:
+    """The catalog of this process, or of the cluster at this address if the engine is "ray".
+    Raises what `load_catalog` and `cluster_engines` raise."""
+    if engine == "ray":
+        return join_catalog(configuration, cluster_engines(configuration, address), observers)
+    return load_catalog(configuration, observers)
+
+
 def join_catalog(
     configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()
 ) -> Catalog:
@@ -378,9 +393,11 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
         choice.head,
         device=configuration.device,
         dtype=configuration.dtype,
+        weights=configuration.weights,
+        progress=log_progress(choice.name),
     )
     leave_cores_to(pair.target)
-    decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
+    decoder = SpeculativeDecoder(pair)
     most = configuration.max_prompt_tokens
     if zero_gpu():
         return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=most)

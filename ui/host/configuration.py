@@ -3,7 +3,8 @@ engines on a Ray cluster instead of in this process."""
 
 import re
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Literal
 
@@ -19,8 +20,9 @@ from ui.checks import first_problem
 BUNDLED = "bundled"
 PREFIX = "NAIVE_SPECULATE_"
 MAX_TOKENS = 2048
+_LOG_SECONDS = 3.0
 HOST_NAME = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+", re.ASCII)
-OF_REPLICAS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
+OF_REPLICAS = ("pairs", "device", "dtype", "weights", "max_prompt_tokens", "concurrency")
 """Settings of the replicas; the page cannot change them while these run."""
 
 
@@ -70,9 +72,10 @@ class Configuration:
     pairs: tuple[PairChoice, ...] = (
         PairChoice(BUNDLED),
     )  # what visitors may choose from; the first is the default
-    # device, dtype: as for `load_pair`
+    # device, dtype, weights: as for `load_pair`
     device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
+    weights: Literal["float32", "int8", "int4"] = "float32"
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = MAX_TOKENS  # most tokens per run
     max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = (
         None  # longest prompt; None for the model's limit
@@ -95,8 +98,9 @@ class Configuration:
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
     """The operator's settings from environment variables, and from `target`, `draft`, `head`,
-    `device` and `dtype` of the command line. Options that are not None override the environment;
-    empty values mean the default. A ValueError names the variable or option and what was given."""
+    `device`, `dtype` and `weights` of the command line. Options that are not None override the
+    environment; empty values mean the default. A ValueError names the variable or option and
+    what was given."""
     every = [*(field.name for field in fields(Configuration)), "target", "draft", "head"]
     names = {name: PREFIX + name.upper() for name in every}
     given = {name: environ.get(variable, "").strip() for name, variable in names.items()}
@@ -174,6 +178,7 @@ def cluster_engines(configuration: Configuration, address: str | None) -> dict[s
         shared: dict[str, Any] = {
             "device": configuration.device,
             "dtype": configuration.dtype,
+            "weights": configuration.weights,
             "max_rows": configuration.concurrency,
             "max_prompt_tokens": configuration.max_prompt_tokens,
             **ray_cluster.local_share(len(pairs)),
@@ -219,3 +224,16 @@ def is_found(pair: PairChoice) -> bool:
 def say(line: str) -> None:
     """Print a line for the operator, who may have to wait."""
     print(f"app.py: {line}", file=sys.stderr, flush=True)
+
+
+def log_progress(name: str) -> Callable[[float], None]:
+    """Prints the progress of rounding a pair's weights, every few seconds."""
+    printed = time.monotonic()
+
+    def log(share: float) -> None:
+        nonlocal printed
+        if (now := time.monotonic()) - printed > _LOG_SECONDS:
+            printed = now
+            say(f"{name}: {share:.0%} of its weights are rounded")
+
+    return log

@@ -19,7 +19,7 @@ from gradio.exceptions import ComponentProcessingError
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from ui.gradio_gaps import shorten_tool_errors
+from ui.host.process import shorten_tool_errors
 
 LOGGER = logging.getLogger("naive_speculate.server")
 ENDPOINT = "generate"  # the endpoint for programs

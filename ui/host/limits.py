@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from secrets import token_urlsafe
 from typing import Any
-from urllib.parse import parse_qs
 from weakref import WeakValueDictionary
 
 import gradio as gr
@@ -28,8 +27,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ui.gradio_gaps import is_server_function, queue_of
 from ui.host.errors import LOGGER, trail, unreadable
+from ui.host.process import is_server_function, queue_of
 from ui.host.visitors import address_of
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
@@ -226,9 +225,8 @@ class Headers:
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "same-origin"
-                headers["Content-Security-Policy"] = policy(
-                    nonce, embedded=bool(parse_qs(scope["query_string"]).get(b"embed"))
-                )
+                embedded = bool(HttpRequest(scope).query_params.get("embed"))
+                headers["Content-Security-Policy"] = policy(nonce, embedded=embedded)
                 if headers.get("content-type", "").startswith("text/html"):
                     held = message
                     return
@@ -311,10 +309,8 @@ def check_read(page: gr.Blocks, kind: str, scope: Scope) -> None:
     if kind == "heartbeat" and len(name) > MOST_SESSION_CHARACTERS:
         raise HTTPException(400, "the session's name is too long")
     if kind == "queue/data":
-        sessions = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get(
-            "session_hash", [""]
-        )
-        if sessions[-1] not in queue.pending_messages_per_session:  # Gradio reads the last one
+        session = HttpRequest(scope).query_params.get("session_hash", "")
+        if session not in queue.pending_messages_per_session:
             raise HTTPException(404, "this session has called nothing")
     if kind in ("call", "call/v2") and not (
         name in queue.event_ids_to_events

@@ -4,6 +4,7 @@ A measurement ends as soon as a visitor starts a run. It is not a run itself: lo
 queue do not count it.
 """
 
+import asyncio
 import platform
 import re
 import threading
@@ -15,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from anyio import CapacityLimiter, move_on_after
-from anyio.to_thread import run_sync
 
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.speedup import compare, plain_rates
 from naive_speculate.infer.threads import available_cores
-from naive_speculate.serving import Engine, Load, Request
+from naive_speculate.serving import Engine, Load, Request, Unavailable
+from naive_speculate.serving.protocol import Reader
 from naive_speculate.speculate.sequence import Detail
+from ui.host.visitors import MEASURING
 from ui.labels import count
 
 MOST_TOKENS = 64
@@ -40,9 +41,6 @@ BUSY = "Others are decoding. A shared speed says nothing about drafts."
 COMPANY = "Others are decoding. The comparison runs only while nobody else does."
 CAME = "Somebody started a run, so the measurement was stopped."
 SHORT = "The text is too short to be timed."
-
-
-_one_at_a_time = CapacityLimiter(1)
 
 
 class NotMeasured(Exception):
@@ -146,18 +144,22 @@ class Measuring:
                 self._cancel = self._engine = None
 
 
-async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Run measuring work in a thread, one after another, and return its result. Waiting takes no
-    thread. Work that does not begin within `PATIENCE_SECONDS` is dropped; the result is then a
-    `reason` and whether to ask `again`."""
-    with move_on_after(PATIENCE_SECONDS) as waiting:
-        await _one_at_a_time.acquire()
-    if waiting.cancelled_caught:
+async def in_turn(work: Callable[[], dict[str, Any]], session: str = "") -> dict[str, Any]:
+    """Run measuring work of a session in a thread, one piece at a time, and return its result.
+    Sessions take turns. Work that does not begin within `PATIENCE_SECONDS`, or is one too many,
+    is dropped; the result is then a `reason` and whether to ask `again`."""
+    piece = MEASURING.submit(work, Reader(session=session))
+    result = asyncio.wrap_future(piece)
+    try:
+        await asyncio.wait([result], timeout=PATIENCE_SECONDS)
+    finally:
+        dropped = piece.cancel()  # unless it has begun
+    if dropped:
         return {"reason": BUSY, "again": True}
     try:
-        return await run_sync(work)
-    finally:
-        _one_at_a_time.release()
+        return await result
+    except Unavailable:
+        return {"reason": BUSY, "again": True}
 
 
 class _Until:

@@ -19,8 +19,8 @@ from naive_speculate import VerifyStrategy
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.serving import Load
 from naive_speculate.serving.run_records import Observer, RunRecord
-from ui.gradio_gaps import waiting_calls
 from ui.host.catalog import DECODING
+from ui.host.process import waiting_calls
 from ui.host.visitors import GUIDING, STARTING, is_loopback
 
 LOGGER = logging.getLogger("naive_speculate.runs")

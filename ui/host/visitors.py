@@ -1,25 +1,20 @@
-"""Visitors: who makes a call, threads in which they take turns, so that one delays the others by
-one piece of work at most, and how many bytes the server may keep for them, and keeps, measured
-on the objects themselves."""
+"""Visitors: who makes a call, the threads in which they take turns, and how many bytes the server
+may keep for them, and keeps, measured on the objects themselves."""
 
 import gc
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from ipaddress import ip_address, ip_network
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from naive_speculate.infer.memory import free_memory
-from naive_speculate.serving.protocol import Reader
-from naive_speculate.serving.turns import GROUPS, TOO_MANY, one_too_many
-from ui.gradio_gaps import current_call, queue_of
+from naive_speculate.serving.turns import Pool
+from ui.host.process import current_call, queue_of
 
-MOST_WAITING = 64
-T = TypeVar("T")
 VISITOR_BYTES = 64 * 2**20  # limit per visitor
 TOTAL_BYTES = 256 * 2**20  # limit for all visitors together
 OVERHEAD = 1.2
@@ -85,78 +80,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-@dataclass(eq=False)
-class _Work:
-    """A visitor's piece of work."""
-
-    work: Callable[[], Any]
-    reader: Reader
-    number: int  # increases with every piece
-    result: Future[Any] = field(default_factory=Future)
-    num_rows: int = 1
-
-
-class Turns:
-    """So many threads. If more than `most` pieces wait, the newest one of the visitor with the
-    most waiting ones is refused."""
-
-    def __init__(self, threads: int, name: str, most: int = MOST_WAITING) -> None:
-        self._pool = ThreadPoolExecutor(threads, name)
-        self._most = most
-        self._lock = threading.Lock()
-        self._waiting: list[_Work] = []
-        self._served: dict[
-            Any, int
-        ] = {}  # the number of the last piece begun for an address, and for a session
-        self._number = self._begun = self._running = 0
-
-    @property
-    def size(self) -> int:
-        return len(self._waiting) + self._running
-
-    def submit(self, work: Callable[[], T], reader: Reader) -> Future[T]:
-        """Work for a visitor in a thread. It fails with `Trouble` if it is refused."""
-        with self._lock:
-            self._number += 1
-            refused, new = None, _Work(work, reader, self._number)
-            if len(self._waiting) >= self._most:
-                refused = one_too_many(self._waiting, new) or new
-            self._waiting = [each for each in (*self._waiting, new) if each is not refused]
-        if (
-            refused is not None and refused.result.set_running_or_notify_cancel()
-        ):  # else its visitor has left
-            refused.result.set_exception(Trouble(TOO_MANY))
-        if refused is not new:
-            self._pool.submit(self._next)
-        return new.result
-
-    def _next(self) -> None:
-        with self._lock:
-            if not self._waiting:  # one was refused
-                return
-            turn = min(self._waiting, key=self._place)
-            self._waiting.remove(turn)
-            self._running += 1
-            self._begun += 1
-            known = {group(each.reader) for each in self._waiting for group in GROUPS}
-            self._served = {name: number for name, number in self._served.items() if name in known}
-            self._served |= {group(turn.reader): self._begun for group in GROUPS}
-        try:
-            if turn.result.set_running_or_notify_cancel():
-                turn.result.set_result(turn.work())
-        except Exception as error:
-            turn.result.set_exception(error)
-        finally:
-            with self._lock:
-                self._running -= 1
-
-    def _place(self, each: _Work) -> tuple[int, ...]:
-        """Who was served longest ago comes first."""
-        return *(self._served.get(group(each.reader), 0) for group in GROUPS), each.number
-
-
-STARTING = Turns(4, "starting")  # checks requests: tokenizing a long prompt takes time
-GUIDING = Turns(2, "guiding")  # checks requests with a guide, which may take seconds to compile
+STARTING = Pool(4, "starting")  # checks requests: tokenizing a long prompt takes time
+GUIDING = Pool(2, "guiding")  # checks requests with a guide, which may take seconds to compile
+MEASURING = Pool(1, "measuring")  # one measurement at a time, since each takes all cores
 
 
 @dataclass

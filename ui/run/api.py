@@ -1,6 +1,7 @@
 """The endpoint for programs: `/generate` streams a run's events."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal
 
@@ -45,7 +46,7 @@ def add_api(catalog: Catalog) -> None:
         drafter: str = _USUAL.drafter,
         draft_sampling: Literal["sampled", "argmax"] = "sampled",
         tree: str = "",
-    ) -> AsyncIterator[list[dict[str, Any]]]:
+    ) -> AsyncGenerator[list[dict[str, Any]]]:
         """Continue a prompt by speculative decoding.
 
         Args:
@@ -69,44 +70,21 @@ def add_api(catalog: Catalog) -> None:
         Yields:
             The new events as a list; all lists joined are the trace.
         """
-        run = Run(keeps=False)
-        try:
-            k: dict[str, Any] = (
-                {"auto": True}
-                if num_draft_tokens == "auto"
-                else {"num_draft_tokens": num_draft_tokens}
-            )
-            sampling = {
-                "max_tokens": max_tokens,
-                "temperature": temperature,
-                "top_p": top_p,
-                "seed": seed,
-            }
-            drafting = {
-                "verify_strategy": verify_strategy,
-                "drafter": drafter,
-                "draft_sampling": draft_sampling,
-                "tree": tree,
-            }
-            settings = checked({"prompt": prompt, **sampling, **k, **drafting})
-            run.start(
-                partial(
-                    catalog.start,
-                    settings.pair,
-                    settings.request(shrink_in_batch=True),
-                    reader=run.reader(),
-                )
-            )
-            async for _, events in run.batches(SECONDS_PER_LIST):
-                if events:
-                    unwritten: Any = _Unwritten(events=Weighed(events, run.weight_of(events)))
-                    yield unwritten
-            if run.error is not None:
-                raise run.error
-        except ValueError as error:
-            raise gr.Error(str(error), print_exception=False) from None
-        finally:
-            run.cancel.set()
+        values = {
+            "prompt": prompt,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "top_p": top_p,
+            "seed": seed,
+            "num_draft_tokens": num_draft_tokens,
+            "verify_strategy": verify_strategy,
+            "drafter": drafter,
+            "draft_sampling": draft_sampling,
+            "tree": tree,
+        }
+        async with aclosing(_lists(catalog, values)) as lists:
+            async for events in lists:
+                yield events
 
     api(
         generate,
@@ -114,3 +92,23 @@ def add_api(catalog: Catalog) -> None:
         concurrency_id=DECODING,
         concurrency_limit=catalog.concurrency,
     )
+
+
+async def _lists(catalog: Catalog, values: dict[str, Any]) -> AsyncGenerator[Any]:
+    """The run's new events, list by list. The run ends when the program stops reading."""
+    if values["num_draft_tokens"] == "auto":
+        values = values | {"auto": True, "num_draft_tokens": _USUAL.num_draft_tokens}
+    run = Run(keeps=False)
+    try:
+        settings = checked(values)
+        request = settings.request(shrink_in_batch=True)
+        run.start(partial(catalog.start, settings.pair, request, reader=run.reader()))
+        async for _, events in run.batches(SECONDS_PER_LIST):
+            if events:
+                yield _Unwritten(events=Weighed(events, run.weight_of(events)))
+        if run.error is not None:
+            raise run.error
+    except ValueError as error:
+        raise gr.Error(str(error), print_exception=False) from None
+    finally:
+        run.cancel.set()

@@ -83,7 +83,7 @@ HELP = {
 }
 """The line of help of each control, by `Settings` field."""
 
-GUIDED = find_spec("xgrammar") is not None  # whether text can be guided
+GUIDED = find_spec("llguidance") is not None  # whether text can be guided
 KINDS = [(title, kind) for kind, title in {"": "Nothing", **TITLES}.items()]
 ANIMAL = {
     "type": "object",
@@ -172,71 +172,74 @@ def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(f"{title}\n{about}", name) for name, (title, about) in words.items()]
 
 
+class _Builder:
+    """Makes one component per `Settings` field, with its start value and its line of help.
+
+    Numbers have no bounds here, because Gradio's own error message would not name the field.
+    """
+
+    def __init__(self, start: Settings) -> None:
+        self._start = start
+        self.made: Controls = {}
+
+    def add(self, kind: Callable[..., Component], name: str, label: str, **options: Any) -> None:
+        value = getattr(self._start, name)
+        self.made[name] = kind(value=value, label=label, info=HELP.get(name), **options)
+
+
 def build_settings(
     start: Settings, pairs: list[tuple[str, str]], drafters: Sequence[str]
 ) -> tuple[Controls, gr.Button]:
     """All controls but the prompt, most of them in a drawer, which is closed at first, and the
     button that copies a link to them. The pairs to choose from are labels with values.
     `ui.run.pairs` fills in what depends on the pair, but Gradio checks values against the first
-    choices.
-
-    Numbers have no bounds here, because Gradio's own error message would not name the field.
-    """
-    made: Controls = {}
-
-    def add(kind: Callable[..., Component], name: str, label: str, **options: Any) -> None:
-        made[name] = kind(value=getattr(start, name), label=label, info=HELP.get(name), **options)
-
+    choices."""
+    builder = _Builder(start)
+    add = builder.add
     with gr.Row(elem_classes="ns-dials"):
         add(gr.Number, "num_draft_tokens", "Draft tokens (k)", min_width=0, elem_id="k")
         add(gr.Number, "temperature", "Temperature", step=0.1, min_width=0, elem_id="temperature")
     with gr.Accordion("More settings", open=False, elem_id="more"):
         add(gr.Dropdown, "pair", "Models", choices=pairs, elem_id="pair")
-        add(gr.Dropdown, "verify_strategy", "Verification", choices=STRATEGIES, elem_id="strategy")
-        add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
-        add(
-            gr.Radio,
-            "draft_sampling",
-            "Draft tokens of a model",
-            choices=[("Sampled", "sampled"), ("Argmax", "argmax")],
-        )
-        add(gr.Textbox, "tree", "Token tree", placeholder="4x2x1", elem_id="tree")
-        add(gr.Checkbox, "auto", "Choose k automatically")
-        add(gr.Number, "seed", "Seed", elem_id="seed")
-        add(gr.Slider, "top_p", "Top-p", minimum=0.05, maximum=1, step=0.05)
-        add(gr.Number, "top_k", "Top-k")
-        add(gr.Slider, "min_p", "Min-p", minimum=0, maximum=1, step=0.01)
-        add(
-            gr.Slider, "repetition_penalty", "Repetition penalty", minimum=0.5, maximum=2, step=0.05
-        )
-        add(gr.Slider, "presence_penalty", "Presence penalty", minimum=-2, maximum=2, step=0.1)
-        add(gr.Slider, "frequency_penalty", "Frequency penalty", minimum=-2, maximum=2, step=0.1)
-        add(
-            gr.Dropdown,
-            "guided",
-            "Guide the text by",
-            choices=KINDS,
-            visible=GUIDED,
-            elem_id="guided",
-        )
-        add(
-            gr.Textbox,
-            "guided_text",
-            "Guide",
-            lines=3,
-            max_lines=12,
-            visible=False,
-            elem_id="guided-text",
-        )
+        _build_drafting(add, drafters)
+        _build_sampling(add)
+        _build_guide(add, builder.made)
         add(gr.Number, "max_tokens", "Max tokens", elem_id="max-tokens")
         add(gr.Textbox, "stop", "Stop strings", lines=2)
         add(gr.Checkbox, "ignore_eos", "Ignore the end token")
         add(gr.Checkbox, "chat", "Chat template")
         share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
+    return builder.made, share
+
+
+def _build_drafting(add: Callable[..., None], drafters: Sequence[str]) -> None:
+    add(gr.Dropdown, "verify_strategy", "Verification", choices=STRATEGIES, elem_id="strategy")
+    add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
+    ways = [("Sampled", "sampled"), ("Argmax", "argmax")]
+    add(gr.Radio, "draft_sampling", "Draft tokens of a model", choices=ways)
+    add(gr.Textbox, "tree", "Token tree", placeholder="4x2x1", elem_id="tree")
+    add(gr.Checkbox, "auto", "Choose k automatically")
+
+
+def _build_sampling(add: Callable[..., None]) -> None:
+    add(gr.Number, "seed", "Seed", elem_id="seed")
+    add(gr.Slider, "top_p", "Top-p", minimum=0.05, maximum=1, step=0.05)
+    add(gr.Number, "top_k", "Top-k")
+    add(gr.Slider, "min_p", "Min-p", minimum=0, maximum=1, step=0.01)
+    add(gr.Slider, "repetition_penalty", "Repetition penalty", minimum=0.5, maximum=2, step=0.05)
+    add(gr.Slider, "presence_penalty", "Presence penalty", minimum=-2, maximum=2, step=0.1)
+    add(gr.Slider, "frequency_penalty", "Frequency penalty", minimum=-2, maximum=2, step=0.1)
+
+
+def _build_guide(add: Callable[..., None], made: Controls) -> None:
+    """The kind of guide and its text, which is visible once a kind is chosen."""
+    looks: dict[str, Any] = {"choices": KINDS, "visible": GUIDED, "elem_id": "guided"}
+    add(gr.Dropdown, "guided", "Guide the text by", **looks)
+    looks = {"lines": 3, "max_lines": 12, "visible": False, "elem_id": "guided-text"}
+    add(gr.Textbox, "guided_text", "Guide", **looks)
     kind: Any = made["guided"]
     kind.input(None, [kind, made["guided_text"]], made["guided_text"], js=FILL, **QUIET)
     kind.change(None, kind, made["guided_text"], js=SHOW, **QUIET)
-    return made, share
 
 
 def ordered(controls: Controls) -> list[Component]:

@@ -24,7 +24,7 @@ SPECULATIVE, PLAIN = FOLDER / "speculative.jsonl", FOLDER / "plain.jsonl"
 START = Settings(
     prompt=next(iter(EXAMPLES.values())), seed=1
 )  # the settings of the bundled pair's recording
-SMOLLM2 = Settings(prompt=QUESTIONS[0], seed=1, num_draft_tokens=3, temperature=0.0)
+SMOLLM2 = Settings(prompt=QUESTIONS[1], seed=7, num_draft_tokens=3)
 OF_TARGETS = {KNOWN["smollm2"].target: (FOLDER / "smollm2", SMOLLM2)}
 """Folders and settings of other pairs' recordings, by the target's name."""
 TOO_LARGE = f"the trace file is larger than {MAX_TRACE_BYTES // 2**20} MB"

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
-from contextvars import copy_context
 from copy import copy
 from functools import partial
 from secrets import token_urlsafe
@@ -16,17 +15,19 @@ from typing import Any
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
-from naive_speculate.serving.protocol import Deliver, Reader, Request
+from naive_speculate.serving.protocol import Deliver, Reader, Request, Unavailable
 from ui.host.visitors import (
     GUIDING,
     STARTING,
     TOTAL_BYTES,
     VISITOR_BYTES,
+    Trouble,
     give_back,
     unfetched,
     visitor,
     weight,
 )
+from ui.run.figures import Figures
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
@@ -66,11 +67,12 @@ async def request_of(settings: Settings) -> Request:
     """The request for some settings. A guide is parsed outside the event loop, which serves
     other visitors; a ValueError names the invalid setting."""
     make = partial(settings.request, shrink_in_batch=True)
-    return (
-        await asyncio.wrap_future(GUIDING.submit(make, Reader(*visitor())))
-        if settings.guided
-        else make()
-    )
+    if not settings.guided:
+        return make()
+    try:
+        return await asyncio.wrap_future(GUIDING.submit(make, Reader(*visitor())))
+    except Unavailable as error:
+        raise Trouble(str(error)) from None
 
 
 def _next_serial() -> int:
@@ -101,6 +103,7 @@ class Run:
         self.events: list[Event] = list(
             events
         )  # only appended to, except for the last one's `speedup`
+        self.figures = Figures()
         self.size = weight(self.events) if size is None else size  # of the events, in bytes
         self.grown: Callable[[Run], None] = lambda _: (
             None
@@ -164,10 +167,9 @@ class Run:
         self.live = True
         self.done.clear()
         _live.add(self.serial)
-        context = copy_context()  # contains the visitor's request, which ZeroGPU needs
         guided = self.settings is not None and bool(self.settings.guided)
         turn = (GUIDING if guided else STARTING).submit(
-            partial(context.run, self._begin, begin), Reader(*visitor())
+            partial(self._begin, begin), Reader(*visitor())
         )
         turn.add_done_callback(self._check_turn)
 
@@ -178,7 +180,9 @@ class Run:
             begin(self.cancel, self._take)
 
     def _check_turn(self, turn: Future[None]) -> None:
-        if isinstance(error := turn.exception(), Exception):  # the reader of the batches shows it
+        if isinstance(error := turn.exception(), Unavailable):
+            error = Trouble(str(error))
+        if isinstance(error, Exception):  # the reader of the batches shows it
             self._take(error)
 
     def _take(self, delivered: list[Event] | Exception | None) -> None:

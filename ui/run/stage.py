@@ -25,13 +25,14 @@ import gradio as gr
 from markupsafe import Markup
 
 from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind, FinishReason
+from naive_speculate.events.drawing import LAYOUTS, step_svg
 from naive_speculate.events.metrics import summarize
-from naive_speculate.events.notebook import step_svg, to_html
+from naive_speculate.events.notebook import to_html
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES
 from naive_speculate.serving import Request
 from naive_speculate.speculate.draft import DRAFTERS
-from ui.assets import IMPORT, component, modules_for, render, styles
+from ui.assets import IMPORT, component, modules_for, render, styles, variable
 from ui.explain.glossary import glossary
 from ui.explain.inspector import panel, redraw_data, words
 from ui.explain.inspector import to_json as explanation
@@ -48,6 +49,7 @@ HEAVY = {"cost_table", "logprobs", "prompt_logprobs"} | {
 """Fields that the page does not need to draw tokens and steps."""
 RESYNC_EVENTS = 4000  # most events in one answer to a request for missed events
 MAX_EXPLAINED = 2000  # longer runs, in events, have no explanations in the inspector, only its bar
+MAX_DRAWN = 100  # steps of a saved run that have drawings, of 20 kB each
 ENTRIES = ("stage", "inspector", "glossary", "offline")
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' data:; img-src data:"
@@ -128,21 +130,21 @@ def _server_functions(runs: Runs) -> list[Callable[..., Any]]:
                     return explanation(Trace(run.events[:upto]), number)
         return ""
 
-    return [resync, leave, trace, explain, *_result_functions(runs)]
+    return [resync, leave, trace, explain, *_result_functions(runs), *_file_functions(runs)]
 
 
 def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
     async def unguided(run_id: object) -> str:
         """The acceptance of a guided run without its guide, as JSON (see `without_guide`)."""
         run = runs.get(run_id)
-        return to_json(await in_turn(lambda: without_guide(run))) if run else ""
+        return to_json(await in_turn(lambda: without_guide(run), run.visitor)) if run else ""
 
     async def speedup(request: object) -> str:
         """The speedup, measured first if necessary: `[run id, whether the visitor asked]` → JSON
         (see `speedup_of`)."""
         match request:
             case [run_id, bool(asked)] if run := runs.get(run_id):
-                return to_json(await in_turn(lambda: speedup_of(run, asked=asked)))
+                return to_json(await in_turn(lambda: speedup_of(run, asked=asked), run.visitor))
         return ""
 
     def plain(request: object) -> str:
@@ -158,6 +160,10 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
         settings = run and (run.settings or settings_of(run.trace))
         return settings.query(NOTHING) if settings else ""
 
+    return [unguided, speedup, plain, link]
+
+
+def _file_functions(runs: Runs) -> list[Callable[..., Any]]:
     def file(request: object) -> str:
         """A file's text: `[run id, "replay" or "html"]` for a run, or `[run id, "round", step,
         number of shown events]` for one step; empty if there is no such step."""
@@ -178,7 +184,19 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
                     return step_svg(run.events[:upto], step)
         return ""
 
-    return [unguided, speedup, plain, link, file]
+    def drawing(request: object) -> str:
+        """One step in the page's colours: `[run id, step, layout]` → SVG; empty if there is no
+        such step."""
+        match request:
+            case [run_id, int(step), str(layout)] if layout in LAYOUTS and (
+                run := runs.get(run_id)
+            ):
+                with suppress(ValueError):
+                    row = run.events[0].row
+                    return step_svg(run.events, step, row, layout=layout, paint=variable)
+        return ""
+
+    return [file, drawing]
 
 
 def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
@@ -247,7 +265,7 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "serial": run.serial,
         "first": first,
         "total": len(run.events),
-        "events": [event.to_dict(without=HEAVY) for event in events],
+        "events": [_sent(run, number) for number in range(first, first + len(events))],
         "done": done and first + len(events) == len(run.events),
         "over": done,
         "live": run.live,
@@ -262,6 +280,12 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
     return to_json(message)
 
 
+def _sent(run: Run, number: int) -> dict[str, Any]:
+    """An event for the browser; that of a step has the figures up to it."""
+    event, figures = run.events[number], run.figures.of(run.events, number)
+    return event.to_dict(without=HEAVY) | ({"figures": figures} if figures else {})
+
+
 def plain_rows(events: Sequence[Event], have: int = 0) -> list[tuple[float, int | None, str]]:
     """Time in seconds, id and text of each token of a run without drafts, from number `have` on."""
     tokens = [event for event in events if event.kind in OUTPUT_KINDS]
@@ -271,7 +295,8 @@ def plain_rows(events: Sequence[Event], have: int = 0) -> list[tuple[float, int 
 def offline_page(run: Run, stage: str) -> str:
     """The file of a run so far, with the stage's markup."""
     data = json.loads(batch(run)) | {"live": False, "done": True}
-    content = {"message": json.dumps(data), "words": _words(run.trace)}
+    message, words = json.dumps(data), _words(run.trace)
+    content = {"message": message, "words": words, "drawings": _drawings(run.trace)}
     imports = {}
     for name, text in sorted(modules_for(ENTRIES).items()):
         script = IMPORT.sub(
@@ -286,11 +311,26 @@ def offline_page(run: Run, stage: str) -> str:
         title=run.title or "A run",
         styles=Markup(styles()),
         imports=Markup(json.dumps({"imports": imports})),
-        stage=Markup(stage),
+        stage=render("machine") + render("race") + Markup(stage),
         panel=panel(),
         glossary=glossary(),
         run=Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")),
     )
+
+
+def _drawings(trace: Trace) -> list[list[str]]:
+    """Each step's drawing, for wide and for narrow pages."""
+    steps = [event.step for event in trace if event.kind == EventKind.STEP]
+    drawn = list[list[str]]()
+    with suppress(ValueError):  # a step without tokens
+        for step in steps[:MAX_DRAWN]:
+            drawn.append(
+                [
+                    step_svg(trace.events, step or 0, trace[0].row, layout=name, paint=variable)
+                    for name in ("medium", "narrow")
+                ]
+            )
+    return drawn
 
 
 def _words(trace: Trace) -> dict[int, object]:

@@ -17,8 +17,8 @@ from ui.charts.figures import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.checks import in_labels
 from ui.explain.inspector import build_panel
-from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
+from ui.host.process import payload
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
 from ui.run.pairs import choices
@@ -51,14 +51,15 @@ class Workbench:
             with gr.Column(elem_classes="ns-side"):
                 self._build_side()
             with gr.Column(elem_classes="ns-show"):
+                machine = render("machine")
+                gr.HTML(html_template=machine, apply_default_css=False, elem_id="machine")
                 component("race", render("race"))
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
-                    with gr.Column(elem_classes="ns-aside"):
-                        component("race", render("zoom"), mount="mountZoom", elem_id="zoom")
-                        with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
-                            build_panel()
+                    aside = gr.Column(elem_classes="ns-aside")
+                    with aside, gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
+                        build_panel()
                 build_board()
                 self.others = build_strategies(runs)
                 build_waterfall()
@@ -72,7 +73,7 @@ class Workbench:
     def _build_side(self) -> None:
         """Prompt, examples, buttons and settings."""
         look: dict[str, Any] = {
-            "lines": 2,
+            "lines": 1,
             "max_lines": 8,
             "placeholder": "Ask a question, or start a story…",
         }

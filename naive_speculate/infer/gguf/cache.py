@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from naive_speculate.infer.gguf.library import Context, llama_cpp
-from naive_speculate.infer.rows import BatchCache
+from naive_speculate.infer.ragged_cache import BatchCache
 
 _FIRST_CELLS = 512
 _Entry = tuple[

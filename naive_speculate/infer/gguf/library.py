@@ -15,7 +15,9 @@ from naive_speculate.infer import device
 # least version of llama-cpp-python; the structures of llama.cpp's C interface change between
 # versions
 _AT_LEAST = "0.3.36"
-_NEEDED = f"needs the package llama-cpp-python>={_AT_LEAST}: pip install 'naive-speculate[gguf]'"
+_NEEDED = (
+    f"needs the package llama-cpp-python>={_AT_LEAST}: pip install '.[gguf]' in the repository"
+)
 _ERROR_LEVEL = 4
 _log = logging.getLogger(__name__)
 _errors: deque[str] = deque(maxlen=8)

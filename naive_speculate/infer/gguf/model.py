@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 from naive_speculate.infer.end_tokens import HasEndTokens
-from naive_speculate.infer.forward import check_query, checked_num_logits
+from naive_speculate.infer.forward import check_query, checked_num_logits, keeps_contract
 from naive_speculate.infer.gguf.cache import GgufCache
 from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
 from naive_speculate.infer.protocols import KVCache, KVState
-from naive_speculate.infer.ragged_cache import DynamicKVCache, RaggedKVCache
-from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.ragged_cache import DynamicKVCache, RaggedKVCache, Rows
 from naive_speculate.infer.threads import num_threads
 from naive_speculate.text import num_shared
 
@@ -45,7 +44,7 @@ class GgufLanguageModel(HasEndTokens):
     """
 
     executor = "gguf"
-    takes_lengths = True  # a forward takes each row's number of tokens, and computes no padding
+    takes_lengths, takes_trees = True, False
     device = torch.device("cpu")
 
     def __init__(self, path: str | Path, device: str = "auto", dtype: str = "auto") -> None:
@@ -97,9 +96,13 @@ class GgufLanguageModel(HasEndTokens):
         """An empty cache for `batch_size` rows."""
         return GgufCache(self._context, batch_size, self.vocab_size)
 
+    def recycle(self, cache: GgufCache) -> None:
+        """See `MakesCaches.recycle`; its contexts are freed."""
+
     def _context(self, num_cells: int) -> Context:
         return Context(self._file, num_cells, num_threads(), self._options)
 
+    @keeps_contract
     def forward(
         self,
         query_token_ids: torch.Tensor,

@@ -80,7 +80,7 @@ def plain_tokenizer(path: str | Path) -> Any:
     if pre not in _SPLITS:
         raise ValueError(
             f"its pre-tokenizer {pre!r:.40} is supported by llama.cpp only: pip install"
-            " 'naive-speculate[gguf]'"
+            " '.[gguf]' in the repository"
         )
     backend, split = _backend(metadata, ignore_merges=pre in _WITH_BOS), _SPLITS[pre]
     if split:

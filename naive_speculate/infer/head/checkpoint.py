@@ -52,6 +52,7 @@ from naive_speculate.infer.head.keys import BLOCK_KINDS, check_keys
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.parallel import ParallelHead
 from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.blocks import floats, is_in_blocks, width_of
 from naive_speculate.infer.llama.stored import LazyTensors, full_config
 from naive_speculate.infer.llama.weights import (
     LlamaShape,
@@ -83,6 +84,7 @@ def load_head(
     device: torch.device,
     dtype: torch.dtype | None = None,
     executor: str = "torch",
+    in_8_bits: bool = False,
 ) -> DraftHead | BlockHead | ParallelHead:
     """Load a draft head, a block drafter or a head that drafts in parallel.
 
@@ -93,6 +95,7 @@ def load_head(
         device: Where it computes: the device of the target's hidden states.
         dtype: None for the dtype of the stored weights, or float32 in ONNX Runtime.
         executor: "torch" or "onnx", of a draft head; the others run in torch.
+        in_8_bits: Whether to round a draft head's matrices, with "onnx".
 
     Raises:
         ValueError: In one line, naming `head` and the fault.
@@ -102,33 +105,38 @@ def load_head(
         config = read_config(name)
         kind = kind_of(config)
         check_keys(config, kind)
-        stored = read_tensors(name)
+        stored = {
+            key: tensor
+            for key, tensor in read_tensors(name).items()
+            if not key.startswith(_IGNORED_PARTS) and not key.endswith(_IGNORED)
+        }
         block = kind in BLOCK_KINDS
         _check_tensors(stored, config, block)
         wanted = dtype or (torch.float32 if executor == "onnx" else stored["fc.weight"].dtype)
         tensors = {
-            key: t.to(device, wanted) if t.is_floating_point() else t
-            for key, t in stored.items()
-            if not key.startswith(_IGNORED_PARTS) and not key.endswith(_IGNORED)
+            key: t.to(device, wanted) if t.is_floating_point() else t for key, t in stored.items()
         }
         layer_config = _layer_config(config, _num_layers(tensors))
         weights = _weights(tensors, config, layer_config, target, block)
         layers = (block_layers if block else target_layers)(config, weights, target)
         shape = _shape(layer_config, weights)
         rotary = _rotary(layer_config, shape.head_dim, device)
+        take, known = _taker(tensors), len(weights.embedding)
+        if block:
+            options = block_options(config, kind, known)
+            chain = chain_in(take, config, kind, weights)
+            convolutions = convolutions_in(take, config, kind, weights)
+            _check_all_read(tensors)
+            return BlockHead(weights, shape, rotary, layers, name, options, chain, convolutions)
         if kind == "peagle":
-            mask = mask_token(config, len(weights.embedding))
-            state = _taker(tensors)("mask_hidden", 1, 1, weights.fuse.shape[1]).flatten()
+            mask = mask_token(config, known)
+            state = take("mask_hidden", 1, 1, weights.fuse.shape[1]).flatten()
             _check_all_read(tensors)
             return ParallelHead(weights, shape, rotary, layers, name, mask, state)
-        if not block:
-            _check_all_read(tensors)
-            return DraftHead(weights, shape, rotary, layers, name, executor)
-        options, take = block_options(config, kind, len(weights.embedding)), _taker(tensors)
-        chain = chain_in(take, config, kind, weights)
-        convolutions = convolutions_in(take, config, kind, weights)
         _check_all_read(tensors)
-        return BlockHead(weights, shape, rotary, layers, name, options, chain, convolutions)
+        if in_8_bits and executor == "onnx":
+            weights = weights.in_blocks()
+        return DraftHead(weights, shape, rotary, layers, name, executor)
     except KeyError as error:
         raise load_error("head", name, ValueError(f"{error.args[0]} is missing")) from None
     except Exception as error:  # transformers and ONNX Runtime raise any kind for odd values
@@ -219,15 +227,15 @@ def _weights(
     take = _checked(tensors, _shapes(layer, adds or block))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
-        embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size).to(
-            tensors["fc.weight"]
-        )
+        embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size)
+        if not is_in_blocks(embedding) or block:
+            embedding = floats(embedding).to(tensors["fc.weight"])
     elif embedding.dim() != 2 or embedding.shape[1] != layer.hidden_size:
         raise ValueError(
             f"embed_tokens.weight is {list(embedding.shape)}, hidden_size is {layer.hidden_size}"
         )
     if block and "lm_head.weight" not in tensors:
-        head = _targets_matrix(target, "output_embeddings", layer.hidden_size).to(
+        head = floats(_targets_matrix(target, "output_embeddings", layer.hidden_size)).to(
             tensors["fc.weight"]
         )
     elif layer.tie_word_embeddings and "lm_head.weight" not in tensors:
@@ -319,15 +327,16 @@ def _layer_norms(take: LazyTensors, declared: bool) -> torch.Tensor | None:
 
 
 def _targets_matrix(target: Any, name: str, width: int) -> torch.Tensor:
-    """The target's `input_embeddings` or `output_embeddings`, which a head of its width shares."""
+    """The target's `input_embeddings` or `output_embeddings`, which a head of its width shares;
+    in blocks if the target's are."""
     what, matrix = name.replace("_", " "), getattr(target, name, None)
     if matrix is None:
         raise ValueError(
             f"it has no {what} of its own, and {type(target).__name__} has no {name} to share"
         )
-    if matrix.shape[1] != width:
+    if width_of(matrix) != width:
         raise ValueError(
-            f"it has no {what} of its own; its width is {width}, the target's is {matrix.shape[1]}"
+            f"it has no {what} of its own; its width is {width}, the target's is {width_of(matrix)}"
         )
     found: torch.Tensor = matrix.detach()
     return found

@@ -1,9 +1,6 @@
 """A draft head for a target: its inputs, its forward in torch, its cache."""
 
 from collections.abc import Sequence
-from copy import copy
-from functools import cached_property
-from threading import Lock
 from typing import Any, ClassVar
 
 import torch
@@ -11,13 +8,11 @@ import torch.nn.functional as F
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.blocks import width_of
 from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs, Place
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
-from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-
-_MAKING = Lock()
 
 
 class Head:
@@ -46,10 +41,10 @@ class Head:
         self.name = name
         self.executor = executor
         self.vocab_size = len(weights.embedding)
-        self.target_hidden_size = weights.fuse.shape[1] // len(self.layers)
+        self.target_hidden_size = width_of(weights.fuse) // len(self.layers)
         self.num_parameters = weights.num_parameters
         self.device = weights.fuse.device
-        self.dtype = weights.fuse.dtype
+        self.dtype = weights.norm.dtype
         self._shape = shape
         self._weights = weights
 
@@ -68,7 +63,7 @@ class Head:
 
     @property
     def _graphs(self) -> Graphs | None:
-        return getattr(vars(self).get("_forward"), "graphs", None)  # a forward is not made for this
+        return getattr(self._forward, "graphs", None)
 
     def _features(self, features: torch.Tensor) -> torch.Tensor:
         """Hidden states of the target, `[..., len(layers) * target_hidden_size]`, in the head's
@@ -149,13 +144,9 @@ class DraftHead(Head):
     + 2. The hidden state is the fused state of the target at token i or, if the target has not
     computed it yet, the head's own output at i - 1. `weights`: its weights, on the target's
     device. `shape`: the shape of its layers; `vocab_size` is the head's own. `rotary`: its
-    rotary embedding. `layers`, `name`: see `Head`. `executor`: "torch", or "onnx" (float32 on
-    the CPU). `rounded`: with "onnx", the same head in 8 bits, which halves the time of a draft
-    token; else None. Rounding enlarges what a batch changes in the last bits of a row's states,
-    so it is not for drafts that a seed must repeat.
+    rotary embedding. `layers`, `name`: see `Head`. `executor`: "torch", or "onnx" (on the CPU,
+    in float32 or with matrices in blocks, see `HeadWeights.in_blocks`).
     """
-
-    rounded: "DraftHead | None" = None
 
     def __init__(
         self,
@@ -177,24 +168,8 @@ class DraftHead(Head):
         else:
             from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
 
-            self.rounded = copy(self)
-            self.rounded._forward = OnnxHead(shape, weights, rotary, in_8_bits=True)
-            self.rounded._weights = weights.with_matrices(_dropped)
-            self._weights, self._rotary = weights.with_matrices(on_disk), rotary
-
-    @cached_property
-    def _forward(self) -> Any:
-        """In ONNX Runtime the forward in float32 is made when it is first needed: most runs
-        draft in 8 bits."""
-        from naive_speculate.infer.head.onnx import OnnxHead
-
-        with _MAKING:
-            if (forward := vars(self).get("_forward")) is None:
-                forward = vars(self)["_forward"] = OnnxHead(
-                    self._shape, self._weights, self._rotary
-                )
-                self._weights = self._weights.with_matrices(_dropped)
-        return forward
+            self._forward = OnnxHead(shape, weights, rotary)
+            self._weights = weights.with_matrices(_dropped)
 
     @torch.inference_mode()
     def forward(

@@ -1,47 +1,26 @@
-"""Runs a draft head with ONNX Runtime on the CPU: its layers as an ONNX graph, in float32 or
-rounded to 8 bits."""
+"""Runs a draft head with ONNX Runtime on the CPU: its layers as an ONNX graph."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from onnx import TensorProto, helper
 
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.onnx_graph import ORT, GraphBuilder
+from naive_speculate.infer.llama.blocks import width_of
+from naive_speculate.infer.llama.onnx_graph import EMBEDDED, GraphBuilder
 from naive_speculate.infer.llama.onnx_session import OnnxSession, token_array
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
 
-_BLOCK = 32  # numbers that share a scale
-_ROWS = 4096  # rows of a matrix that are rounded together
-
-
-def rounded(weight: torch.Tensor, bits: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
-    """A matrix `[n, k]` in blocks of 32 numbers, the last of a row filled up: rounded numbers,
-    uint8 `[n, blocks, 32]`, with zero in the middle of their range, and the blocks' scales,
-    float32 `[n, blocks]`."""
-    blocks = F.pad(weight.float(), (0, -weight.shape[1] % _BLOCK)).unflatten(1, (-1, _BLOCK))
-    middle = 2 ** (bits - 1)
-    scales = blocks.abs().amax(-1) / (middle - 1)
-    numbers = (blocks / scales.masked_fill(scales == 0, 1)[..., None]).round() + middle
-    return numbers.to(torch.uint8), scales
-
 
 class HeadGraph(GraphBuilder):
     """The graph of a head, with the state for the next draft token (`state_name`) `[b, n, d]` as
-    an output.
+    an output."""
 
-    `in_8_bits`: whether the matrices, and what they are multiplied with, are rounded to 8 bits.
-    Reading them takes most of a forward's time.
-    """
-
-    def __init__(self, shape: LlamaShape, weights: HeadWeights, in_8_bits: bool) -> None:
+    def __init__(self, shape: LlamaShape, weights: HeadWeights) -> None:
         super().__init__(shape)
-        self._in_8_bits = in_8_bits
-        embedded, first_norm = self._embed(weights.embedding), weights.layers[0].attention_norm
+        embedded, first_norm = EMBEDDED, weights.layers[0].attention_norm
         fused = self._linear(self._normed_features(weights), weights.fuse)
         states = self._add("Concat", [fused, "own_states"], axis=1)
         states_normed = self._norm(states, weights.hidden_norm)
@@ -58,7 +37,7 @@ class HeadGraph(GraphBuilder):
         value = helper.make_tensor_value_info
         # the target's hidden states of the tokens, or the head's own: the others are of no token
         inputs = [
-            value("features", TensorProto.FLOAT, ["b", "s_target", weights.fuse.shape[1]]),
+            value("features", TensorProto.FLOAT, ["b", "s_target", width_of(weights.fuse)]),
             value("own_states", TensorProto.FLOAT, ["b", "s_own", shape.hidden_size]),
             # the token indices of each row's logits, one but in trees, instead of `logits_from`
             value("at", TensorProto.INT64, ["b", "n", 1]),
@@ -76,39 +55,18 @@ class HeadGraph(GraphBuilder):
             )
             normed = self._norm(by_layer, torch.ones(weights.layer_norms.shape[1]))
             scaled = self._add("Mul", [normed, self._weight(weights.layer_norms)])
-            name = self._add("Reshape", [scaled, self._constant(0, 0, weights.fuse.shape[1])])
+            name = self._add("Reshape", [scaled, self._constant(0, 0, width_of(weights.fuse))])
         return name
-
-    def _product(self, source: str, weight: torch.Tensor) -> str:
-        if not self._in_8_bits:
-            return super()._product(source, weight)
-        some = zip(
-            *map(rounded, weight.split(_ROWS)), strict=True
-        )  # not all at once, which would take three times the memory
-        numbers, scales = (self._weight(torch.cat(parts)) for parts in some)
-        shape: dict[str, Any] = {
-            "N": weight.shape[0],
-            "K": weight.shape[1],
-            "block_size": _BLOCK,
-            "bits": 8,
-        }
-        return self._add(
-            "MatMulNBits", [source, numbers, scales], domain=ORT, accuracy_level=4, **shape
-        )
 
 
 class OnnxHead(OnnxSession):
-    """A forward of a draft head, like `TorchHead`; its weights are float32 on the CPU.
-    `in_8_bits`: see `HeadGraph`."""
+    """A forward of a draft head, like `TorchHead`; its weights are on the CPU, the matrices
+    float32 or in blocks."""
 
-    def __init__(
-        self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable, in_8_bits: bool = False
-    ) -> None:
-        super().__init__(graph := HeadGraph(shape, weights, in_8_bits), rotary)
-        self._state_name, self._widths = (
-            graph.state_name,
-            {"features": weights.fuse.shape[1], "own_states": shape.hidden_size},
-        )
+    def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
+        super().__init__(graph := HeadGraph(shape, weights), rotary, weights.embedding)
+        self._state_name = graph.state_name
+        self._widths = {"features": width_of(weights.fuse), "own_states": shape.hidden_size}
 
     def forward(
         self,

@@ -7,14 +7,20 @@ import torch
 
 from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.end_tokens import HasEndTokens
-from naive_speculate.infer.forward import check_layers, check_query, checked_num_logits
+from naive_speculate.infer.forward import (
+    check_layers,
+    check_query,
+    checked_num_logits,
+    keeps_contract,
+)
+from naive_speculate.infer.llama.blocks import Rounding
 from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.protocols import KVCache
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, as_rows
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
@@ -40,9 +46,10 @@ class LlamaLanguageModel(HasEndTokens):
 
     Its logits equal transformers' up to rounding. `eos_token_ids` (see `end_tokens`) may be
     empty, `max_positions` is None where the configuration has no limit, `executor` is "onnx" or
-    "torch", and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`;
-    `output_embeddings` is the matrix before the logits, likewise, the same tensor where they are
-    tied. `stored`: its weights. `executor`: "onnx" needs onnxruntime, the CPU and float32;
+    "torch", and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`, or
+    in blocks (see `blocks`); `output_embeddings` is the matrix before the logits, likewise, the
+    same tensor where they are tied. `stored`: its weights. `executor`: "onnx" needs onnxruntime,
+    the CPU, and weights in float32 or in blocks, which "torch" cannot compute;
     "auto" takes it where possible, else "torch". `forward`: an executor of one's own. Raises
     `ValueError` if the executor cannot run the model.
     """
@@ -51,7 +58,8 @@ class LlamaLanguageModel(HasEndTokens):
         self, stored: StoredLlama, executor: Executor = "auto", forward: _Forward | None = None
     ) -> None:
         weights, shape = stored.weights, stored.shape
-        self.executor = choose_executor(executor, weights.embedding.device, weights.embedding.dtype)
+        # norms are floating-point numbers in any case
+        self.executor = choose_executor(executor, weights.norm.device, weights.norm.dtype)
         self._forward = forward or _forward_of(self.executor, stored)
         self.name, self.eos_token_ids, self.num_parameters = (
             stored.name,
@@ -69,12 +77,12 @@ class LlamaLanguageModel(HasEndTokens):
 
     @classmethod
     def from_transformers(
-        cls, model: "PreTrainedModel", executor: Executor = "auto"
+        cls, model: "PreTrainedModel", executor: Executor = "auto", rounding: Rounding | None = None
     ) -> "LlamaLanguageModel":
-        """Take the weights of a loaded model; no reference to the model remains, so dropping it
-        frees its copy. Raises `ValueError` if the model is not supported, or the executor cannot
-        run it."""
-        return cls(StoredLlama.of(model), executor)
+        """Take the weights of a loaded model, rounded or not; no reference to the model
+        remains, so dropping it frees its copy. Raises `ValueError` if the model is not
+        supported, or the executor cannot run it."""
+        return cls(StoredLlama.of(model, rounding), executor)
 
     @property
     def _graphs(self) -> Graphs | None:
@@ -98,8 +106,9 @@ class LlamaLanguageModel(HasEndTokens):
         if self._graphs is not None:
             self._graphs.recycle(cache)
 
-    takes_trees = True  # its cache may be `TreeRows`
+    takes_lengths, takes_trees = False, True
 
+    @keeps_contract
     def forward(
         self,
         query_token_ids: torch.Tensor,
@@ -107,22 +116,29 @@ class LlamaLanguageModel(HasEndTokens):
         *,
         num_logits: int | None = None,
         layers: Sequence[int] = (),
+        lengths: Sequence[int] | None = None,
     ) -> Any:
-        """See `BatchLanguageModel.forward`. The states of a `KVCache` of another package are
-        copied at every call. Raises `ValueError` if the query has another shape or other rows
-        than the cache, a token is not in the vocabulary, a layer does not exist, or the cache
-        belongs to a model of another shape."""
-        check_query(query_token_ids)
-        batch_size, count = query_token_ids.shape
-        num_logits = checked_num_logits(num_logits, count)
-        forward, shape = self._forward, self._forward.shape
-        check_layers(layers, shape.num_layers)
-        with as_rows(kv_cache, batch_size, count) as rows:
-            rows.cache.require(shape, forward.dtype, forward.device)
-            logits, features = forward.forward(
-                query_token_ids.to(self.device), rows, num_logits, layers
-            )
-            rows.advance(count)
+        """See `BatchLanguageModel.forward`; padding is computed and stored. The states of a
+        `KVCache` of another package are copied at every call. Raises `ValueError` if the query
+        has another shape or other rows than the cache, a token is not in the vocabulary, a layer
+        does not exist, or the cache belongs to a model of another shape."""
+        if query_token_ids.dim() != 2 or not query_token_ids.shape[1]:
+            check_query(query_token_ids)
+        (batch_size, count), executor = query_token_ids.shape, self._forward
+        if num_logits is not None and not 1 <= num_logits <= count:
+            checked_num_logits(num_logits, count)
+        if layers:
+            check_layers(layers, executor.shape.num_layers)
+        rows: Any = kv_cache
+        if not isinstance(rows, CacheRows) or len(rows.indices) != batch_size:
+            rows = CacheRows.of(kv_cache, batch_size)
+        if rows.cache.checked_for is not executor:
+            rows.cache.require(executor.shape, executor.dtype, executor.device)
+            rows.cache.checked_for = executor
+        logits, features = executor.forward(
+            query_token_ids.to(executor.device), rows, num_logits or count, layers
+        )
+        rows.advance(count)
         return logits if features is None else (logits, features)
 
 
@@ -156,7 +172,7 @@ def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     if not is_installed("onnxruntime", _ONNXRUNTIME) or not is_installed("onnx", _ONNX):
         return (
             f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install"
-            " 'naive-speculate[onnx]'"
+            " '.[onnx]' in the repository"
         )
     if device.type != "cpu" or dtype != torch.float32:
         return f"runs float32 on the CPU; the model is {dtype} on {device}"

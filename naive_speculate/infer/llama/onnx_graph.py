@@ -1,17 +1,17 @@
 """A Llama-like model as an ONNX graph, built node by node.
 
-Attention has two forms, chosen by the input `by_mask` at each call:
+Bits do not depend on company: a token's logits are bit for bit the same in a pass over one token
+or many, in a batch or alone. Three things make it so:
 
-- Fast: `GroupQueryAttention` (an operator of ONNX Runtime) rotates, writes keys and values into
-  the cache and attends in one node. It takes several rows of one new token, or one row of
-  several.
-- Masked: `RotaryEmbedding`, `TensorScatter` into the cache, `Attention` under a mask. It takes
-  several rows of several tokens. Layers with a sliding window, and head sizes that the fast form
-  does not support, always use it.
+- Products with weights compute each row by itself (`kernels.differences` checks it).
+- Attention is written with products of its own. ONNX Runtime's product takes another kernel for a
+  single row, so queries of heads that share keys are rows of one product, and where no heads
+  share, a copy of the last query is added.
+- Keys past a row's end get the lowest score, so they add exact zeros to its sums.
 
-Both write in place: the caller binds each `past` input and its `present` output to the same
-memory. The weights are external initializers, which the session copies. The embedding table is
-an input bound by the caller, so it exists once.
+`TensorScatter` writes keys and values in place: the caller binds each `past` input and its
+`present` output to the same memory. The weights are external initializers, which the session
+copies. Embeddings are an input, so their table is not in the graph.
 """
 
 from collections.abc import Sequence
@@ -22,17 +22,13 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
+from naive_speculate.infer.llama.blocks import BLOCK, bits_of, is_in_blocks, numbers_and_scales
 from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWeights
 
 ORT = "com.microsoft"
 _LAST = 2**63 - 1
 _value = helper.make_tensor_value_info
-TABLE = "embedding_table"  # name of the input with the embedding table
-
-
-def has_fast_form(shape: LlamaShape, layer: int) -> bool:
-    """Whether a layer supports the fast form."""
-    return shape.windows[layer] is None and shape.head_dim % 16 == 0
+EMBEDDED = "embedded"  # name of the input with the tokens' embeddings
 
 
 class GraphBuilder:
@@ -40,10 +36,10 @@ class GraphBuilder:
     `initializers` are the weights by name."""
 
     model: onnx.ModelProto  # the ONNX model, once `_finish` was called
-    table: torch.Tensor  # the embedding table, once `_embed` was called
 
     def __init__(self, shape: LlamaShape) -> None:
         self.shape = shape
+        self._group = shape.num_heads // shape.num_kv_heads  # heads that share keys
         self.initializers: dict[str, torch.Tensor] = {}
         self._constants: dict[str, onnx.TensorProto] = {}
         self._nodes: list[onnx.NodeProto] = []
@@ -60,23 +56,19 @@ class GraphBuilder:
         masks = ["mask", "window_mask"] if any(shape.windows) else ["mask"]
         past: list[int | str] = ["b", shape.num_kv_heads, "c", shape.head_dim]
         inputs = [
-            _value(TABLE, TensorProto.FLOAT, ["v", "w"]),
-            _value("token_ids", TensorProto.INT64, ["b", "s"]),
+            _value(EMBEDDED, TensorProto.FLOAT, ["b", "s", "w"]),
             _value(
                 "logits_from", TensorProto.INT64, [1]
             ),  # the first position with logits, counted from the end, negative
-            _value("last", TensorProto.INT32, ["b"]),  # each row's last position after this forward
-            _value("total", TensorProto.INT32, []),  # the longest row's length after this forward
             _value("cos", TensorProto.FLOAT, ["p", shape.head_dim // 2]),  # of at least c positions
             _value("sin", TensorProto.FLOAT, ["p", shape.head_dim // 2]),
-            _value(
-                "by_mask", TensorProto.BOOL, []
-            ),  # the form; only the masked one reads positions, starts and masks
-            _value("positions", TensorProto.INT64, ["b2", "s2"]),
-            _value("starts", TensorProto.INT64, ["b2"]),  # each row's length before this forward
+            _value("positions", TensorProto.INT64, ["b", "s"]),
+            _value("starts", TensorProto.INT64, ["b"]),  # each row's length before this forward
             *(
-                _value(name, TensorProto.FLOAT, ["b2", 1, "s2", "c2"]) for name in masks
-            ),  # 0 or the lowest float
+                # 0 or the lowest float; a row per row of the product of queries and keys
+                _value(name, TensorProto.FLOAT, ["b", 1, "q", "c"])
+                for name in masks
+            ),
             *(
                 _value(f"past_{kind}_{i}", TensorProto.FLOAT, past)
                 for i in range(shape.num_layers)
@@ -134,92 +126,65 @@ class GraphBuilder:
         return self._add_and_norm(stream, output, next_norm)
 
     def _attention(self, index: int, layer: LlamaLayer, normed: str) -> str:
-        outputs = [f"attended_{index}", f"present_key_{index}", f"present_value_{index}"]
-        projected = [
-            self._linear(normed, layer.qkv, layer.qkv_bias)
-        ]  # packed: the fast form reads it 8% faster
-        if layer.q_norm is not None and layer.k_norm is not None:
-            queries, keys, values = self._split(projected[0])
-            projected = [
-                self._head_norm(queries, layer.q_norm),
-                self._head_norm(keys, layer.k_norm),
-                values,
-            ]
-        if not has_fast_form(self.shape, index):
-            self._attend_by_mask(index, projected, outputs)
-            return outputs[0]
-        branches, nodes = {}, self._nodes
-        for branch, attend in (
-            ("then_branch", self._attend_by_mask),
-            ("else_branch", self._attend_fast),
-        ):
-            self._nodes, own = [], [f"{output}/{branch}" for output in outputs]
-            attend(index, projected, own)
-            typed = [_value(output, TensorProto.FLOAT, None) for output in own]
-            branches[branch] = helper.make_graph(self._nodes, branch, [], typed)
-        self._nodes = nodes
-        self._add("If", ["by_mask"], outputs, **branches)
-        return outputs[0]
-
-    def _attend_fast(self, index: int, projected: Sequence[str], outputs: Sequence[str]) -> None:
-        packed = ["", ""] if len(projected) == 1 else []
-        inputs = [
-            *projected,
-            *packed,
-            f"past_key_{index}",
-            f"past_value_{index}",
-            "last",
-            "total",
-            "cos",
-            "sin",
-        ]
-        heads = {"num_heads": self.shape.num_heads, "kv_num_heads": self.shape.num_kv_heads}
-        self._add("GroupQueryAttention", inputs, outputs, ORT, do_rotary=1, **heads)
-
-    def _attend_by_mask(self, index: int, projected: Sequence[str], outputs: Sequence[str]) -> None:
-        shape, by_head = self.shape, list[str]()
-        parts = self._split(projected[0]) if len(projected) == 1 else projected
-        for name, num_heads in zip(
-            parts, (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads), strict=True
-        ):
-            if len(by_head) < 2:  # queries and keys
-                name = self._add(
-                    "RotaryEmbedding",
-                    [name, "positions", "cos", "sin"],
-                    domain=ORT,
-                    num_heads=num_heads,
-                )
-            by_head.append(self._add("Transpose", [self._split_heads(name)], perm=[0, 2, 1, 3]))
-        for kind, new, present in zip(("key", "value"), by_head[1:], outputs[1:], strict=True):
-            self._add("TensorScatter", [f"past_{kind}_{index}", new, "starts"], [present], axis=2)
+        """Add the attention over the cache, to which new keys and values are written."""
+        shape = self.shape
+        by_token = self._split_heads(self._linear(normed, layer.qkv, layer.qkv_bias))
+        by_head = self._add("Transpose", [by_token], perm=[0, 2, 1, 3])
+        rotated, values = self._rotated(by_head, layer)
+        queries, keys = self._split(rotated, shape.num_heads, shape.num_kv_heads)
+        for kind, new in (("key", keys), ("value", values)):
+            inputs = [f"past_{kind}_{index}", new, "starts"]
+            self._add("TensorScatter", inputs, [f"present_{kind}_{index}"], axis=2)
         mask = "mask" if shape.windows[index] is None else "window_mask"
-        attended = self._add("Attention", [by_head[0], *outputs[1:], mask])
+        keys, values = f"present_key_{index}", f"present_value_{index}"
+        attended = self._weighted(self._rows_of_queries(queries), keys, values, mask)
+        if self._group == 1:
+            attended = self._slice(attended, 0, -1, axis=2)
+        by_query = self._constant(0, shape.num_heads, -1, shape.head_dim)
+        attended = self._add("Reshape", [attended, by_query])
         attended = self._add("Transpose", [attended], perm=[0, 2, 1, 3])
-        self._add("Reshape", [attended, self._constant(0, 0, -1)], outputs[:1])
+        return self._add("Reshape", [attended, self._constant(0, 0, -1)])
 
-    def _split(self, qkv: str) -> list[str]:
-        """Add the split into queries, keys and values."""
-        widths = [
-            self.shape.num_heads * self.shape.head_dim,
-            *2 * [self.shape.num_kv_heads * self.shape.head_dim],
-        ]
-        names = [self._name() for _ in widths]
-        self._add("Split", [qkv, self._constant(*widths)], names, axis=-1)
+    def _rotated(self, by_head: str, layer: LlamaLayer) -> tuple[str, str]:
+        """Add the rotation of queries and keys, all heads at once; returns them and the values."""
+        num_heads, num_kv_heads = self.shape.num_heads, self.shape.num_kv_heads
+        if layer.q_norm is None or layer.k_norm is None:
+            both, values = self._split(by_head, num_heads + num_kv_heads, num_kv_heads)
+        else:
+            queries, keys, values = self._split(by_head, num_heads, num_kv_heads, num_kv_heads)
+            parts = [self._norm(queries, layer.q_norm), self._norm(keys, layer.k_norm)]
+            both = self._add("Concat", parts, axis=1)
+        inputs = [both, "positions", "cos", "sin"]
+        heads = num_heads + num_kv_heads
+        return self._add("RotaryEmbedding", inputs, domain=ORT, num_heads=heads), values
+
+    def _rows_of_queries(self, queries: str) -> str:
+        """Add the rows of one product per key head, from queries by head: those of all heads
+        that share its keys. Never a single one."""
+        if self._group == 1:
+            return self._add("Concat", [queries, self._slice(queries, -1, _LAST, axis=2)], axis=2)
+        rows = self._constant(0, self.shape.num_kv_heads, -1, self.shape.head_dim)
+        return self._add("Reshape", [queries, rows])
+
+    def _weighted(self, queries: str, keys: str, values: str, mask: str) -> str:
+        """Add the means of values, weighted by the softmax of queries times keys."""
+        scale = self.shape.head_dim**-0.5
+        scores = self._add("FusedMatMul", [queries, keys], domain=ORT, transB=1, alpha=scale)
+        weights = self._add("Softmax", [self._add("Add", [scores, mask])], axis=-1)
+        return self._add("MatMul", [weights, values])
+
+    def _slice(self, source: str, begin: int, end: int, axis: int) -> str:
+        return self._add("Slice", [source, *(self._constant(at) for at in (begin, end, axis))])
+
+    def _split(self, source: str, *num_heads: int) -> list[str]:
+        """Add the split into so many heads each, from `[b, heads, s, head_dim]`."""
+        names = [self._name() for _ in num_heads]
+        self._add("Split", [source, self._constant(*num_heads)], names, axis=1)
         return names
-
-    def _embed(self, table: torch.Tensor) -> str:
-        """Add the tokens' embeddings."""
-        self.table = table.contiguous()
-        return self._add("Gather", [TABLE, "token_ids"])
 
     def _norm(self, source: str, weight: torch.Tensor) -> str:
         inputs = [source, self._weight(weight)]
         return self._add("SimplifiedLayerNormalization", inputs, epsilon=self.shape.norm_epsilon)
-
-    def _head_norm(self, source: str, weight: torch.Tensor) -> str:
-        return self._add(
-            "Reshape", [self._norm(self._split_heads(source), weight), self._constant(0, 0, -1)]
-        )
 
     def _split_heads(self, source: str) -> str:
         return self._add("Reshape", [source, self._constant(0, 0, -1, self.shape.head_dim)])
@@ -242,7 +207,17 @@ class GraphBuilder:
         return product if bias is None else self._add("Add", [product, self._weight(bias)])
 
     def _product(self, source: str, weight: torch.Tensor) -> str:
-        return self._add("FusedMatMul", [source, self._weight(weight)], domain=ORT, transB=1)
+        if not is_in_blocks(weight):
+            return self._add("FusedMatMul", [source, self._weight(weight)], domain=ORT, transB=1)
+        numbers, scales = (self._weight(part) for part in numbers_and_scales(weight))
+        form: dict[str, Any] = {
+            "N": weight.shape[0],
+            "K": weight.shape[1] * BLOCK,
+            "bits": bits_of(weight),
+            "block_size": BLOCK,
+            "accuracy_level": 4,  # the inputs are rounded to 8 bits as well
+        }
+        return self._add("MatMulNBits", [source, numbers, scales], domain=ORT, **form)
 
     def _add(
         self,
@@ -283,7 +258,7 @@ class LlamaGraph(GraphBuilder):
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
         super().__init__(shape)
-        stream = self._embed(weights.embedding)
+        stream = self._add("Identity", [EMBEDDED])  # an input itself would not be a filled output
         first = self._norm(stream, weights.layers[0].attention_norm)
         self.residuals, normed = self._layers(weights, stream, first)
         selected = self._add(

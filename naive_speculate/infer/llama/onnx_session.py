@@ -1,5 +1,5 @@
-"""Runs an ONNX graph, such as a Llama's, over a ragged cache with ONNX Runtime on the CPU, in
-float32.
+"""Runs an ONNX graph, such as a Llama's, over a ragged cache with ONNX Runtime on the CPU, with
+weights in float32 or in blocks of 8 bits.
 
 Nothing is copied between cache and graph. The cache's buffers are bound to the graph's inputs
 and outputs, until the buffers are replaced, and the attention nodes write new keys and values
@@ -17,7 +17,8 @@ import onnxruntime
 import torch
 
 from naive_speculate.infer.device import Array
-from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, LlamaGraph, has_fast_form
+from naive_speculate.infer.llama.blocks import floats
+from naive_speculate.infer.llama.onnx_graph import EMBEDDED, GraphBuilder, LlamaGraph
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
@@ -25,31 +26,23 @@ from naive_speculate.infer.threads import num_threads
 
 _POOL = Lock()
 _LOWEST = np.finfo(np.float32).min
-# The inputs of the masked form must be bound even when it is not used.
-_UNUSED = {
-    "positions": np.zeros((1, 1), np.int64),
-    "starts": np.zeros(1, np.int64),
-    "mask": np.zeros((1, 1, 1, 1), np.float32),
-}
 
 
 class OnnxSession:
-    """Runs a graph, whose weights are float32 on the CPU, over the rows of a ragged cache."""
+    """Runs a graph, whose weights are on the CPU, over the rows of a ragged cache. `table`: the
+    embedding table, float32 `[vocab_size, w]` or in blocks."""
 
-    def __init__(self, graph: GraphBuilder, rotary: RotaryTable) -> None:
+    def __init__(self, graph: GraphBuilder, rotary: RotaryTable, table: torch.Tensor) -> None:
         self.shape = shape = graph.shape
         windows = [window for window in shape.windows if window is not None]
         self._masks = {"mask": None} | ({"window_mask": windows[0]} if windows else {})
-        self._always_by_mask = not all(
-            has_fast_form(shape, layer) for layer in range(shape.num_layers)
-        )
+        self._group = shape.num_heads // shape.num_kv_heads
         self._rotary = rotary
-        self.table = graph.table
+        self.table = table
         self._session = _session(graph)
         self._lock = Lock()  # a binding serves one forward at a time
         # for each cache: what a binding depends on but its rows and outputs, and the bindings by
-        # these. It keeps the tables: another session with the same rotary embedding may replace
-        # them during a forward
+        # these
         self._bindings: WeakKeyDictionary[RaggedKVCache, tuple[int, Any, dict[Any, Any]]] = (
             WeakKeyDictionary()
         )
@@ -80,27 +73,26 @@ class OnnxSession:
     ) -> None:
         """One forward over consecutive rows."""
         token_ids = inputs["token_ids"]
-        count, num_new = token_ids.shape
-        lengths, io = rows.lengths, self._binding(rows, tuple(outputs))
-        # The fast form takes several tokens per row only of one row, or of empty rows.
-        by_mask = rows.branches or (count > 1 and num_new > 1 and max(lengths) > 0)
-        last = np.array(lengths, np.int32) + np.int32(num_new - 1)
-        ends = {
-            "last": last,
-            "total": last.max() + np.int32(1),
-            "logits_from": np.array([-outputs["logits"].shape[1]]),
-        }
-        masks = self._mask_inputs(rows, num_new) if by_mask or self._always_by_mask else {}
-        for name, array in {**inputs, **ends, **masks, "by_mask": np.bool_(by_mask)}.items():
+        num_new = token_ids.shape[1]
+        io = self._binding(rows, tuple(outputs))
+        given = {EMBEDDED: self._embedded(token_ids)} | dict(inputs)
+        del given["token_ids"]
+        given["logits_from"] = np.array([-outputs["logits"].shape[1]])
+        given["starts"] = np.array(rows.lengths)
+        given["positions"] = rows.positions(num_new).numpy()
+        given |= {name: self._mask(rows, num_new, window) for name, window in self._masks.items()}
+        for name, array in given.items():
             io.bind_cpu_input(name, np.asarray(array, order="C"))
         for name, array in outputs.items():
             _bind_array(io.bind_output, name, array)
-        try:
-            self._session.run_with_iobinding(io)
-        except RuntimeError as error:
-            if int(token_ids.min()) < 0 or int(token_ids.max()) >= len(self.table):
-                raise ValueError(f"query_token_ids must be in [0, {len(self.table)})") from error
-            raise
+        self._session.run_with_iobinding(io)
+
+    def _embedded(self, token_ids: Array) -> Array:
+        """The embeddings of tokens `[b, s]`, float32 `[b, s, w]`."""
+        if int(token_ids.min()) < 0 or int(token_ids.max()) >= len(self.table):
+            raise ValueError(f"query_token_ids must be in [0, {len(self.table)})")
+        rows = self.table[torch.from_numpy(token_ids).flatten()]
+        return floats(rows).unflatten(0, token_ids.shape).numpy()
 
     def _binding(self, rows: CacheRows, outputs: tuple[str, ...]) -> Any:
         """A binding to the rows' buffers and the tables, made again when these are replaced."""
@@ -117,9 +109,7 @@ class OnnxSession:
         if key in bindings:
             return bindings[key]
         io = bindings[key] = self._session.io_binding()
-        for name, array in _UNUSED.items():
-            io.bind_cpu_input(name, array)
-        for name, tensor in {TABLE: self.table, "cos": tables[0], "sin": tables[1]}.items():
+        for name, tensor in {"cos": tables[0], "sin": tables[1]}.items():
             _bind_array(io.bind_input, name, tensor.numpy())
         covered = slice(rows.indices[0], rows.indices[-1] + 1)
         for index, state in enumerate(cache.buffers()):
@@ -128,26 +118,27 @@ class OnnxSession:
                 _bind_array(io.bind_output, f"present_{kind}_{index}", buffer[covered].numpy())
         return io
 
-    def _mask_inputs(self, rows: CacheRows, num_new: int) -> dict[str, Array]:
-        """The inputs that only the masked form reads."""
-        arrays = {"starts": np.array(rows.lengths), "positions": rows.positions(num_new).numpy()}
-        for name, window in self._masks.items():
-            seen = rows.mask(num_new, window=window).numpy()
-            arrays[name] = np.full((*seen.shape[:-1], rows.cache.capacity), _LOWEST)
-            arrays[name][..., : seen.shape[-1]][seen] = 0
-        return arrays
+    def _mask(self, rows: CacheRows, num_new: int, window: int | None) -> Array:
+        """What is added to the scores of each row of queries, float32 `[b, 1, q, capacity]`: see
+        `GraphBuilder._rows_of_queries`."""
+        seen = rows.mask(num_new, window=window).numpy()
+        mask = np.full((*seen.shape[:-1], rows.cache.capacity), _LOWEST)
+        mask[..., : seen.shape[-1]][seen] = 0
+        if self._group == 1:
+            return np.concatenate([mask, mask[:, :, -1:]], axis=2)
+        return np.tile(mask, (1, 1, self._group, 1))
 
 
 class OnnxLlama(OnnxSession):
-    """A forward of a Llama-like model, like `TorchLlama`, of float32 weights on the CPU. ONNX
-    Runtime copies all but the embedding table, which is moved to a file."""
+    """A forward of a Llama-like model, like `TorchLlama`, of weights on the CPU, float32 or in
+    blocks. ONNX Runtime copies all but the embedding table, which is moved to a file."""
 
     dtype = torch.float32
     device = torch.device("cpu")
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
-        super().__init__(graph := LlamaGraph(shape, weights), rotary)
-        self.table, self._residuals = on_disk(self.table), graph.residuals
+        super().__init__(graph := LlamaGraph(shape, weights), rotary, on_disk(weights.embedding))
+        self._residuals = graph.residuals
 
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
@@ -186,7 +177,7 @@ def _has_shared_pool() -> bool:
 
 
 def _session(graph: GraphBuilder) -> onnxruntime.InferenceSession:
-    """A session of a graph with its weights, float32 on the CPU."""
+    """A session of a graph with its weights."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised, so they need not be logged
     with _POOL:

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.infer.files import tensor_files
+from naive_speculate.infer.llama.blocks import Rounding, in_blocks
 from naive_speculate.infer.llama.weights import (
     LlamaShape,
     LlamaWeights,
@@ -61,20 +63,23 @@ class StoredLlama:
     rotary: RotaryTable
 
     @classmethod
-    def of(cls, model: Any) -> "StoredLlama":
-        """The weights of a model of transformers; tensors that are not fused share its memory.
-        Raises `ValueError` if its configuration is not supported, with the reason."""
+    def of(cls, model: Any, rounding: Rounding | None = None) -> "StoredLlama":
+        """The weights of a model of transformers; tensors that are neither fused nor rounded
+        share its memory. `rounding`: see `read_llama`. Raises `ValueError` if its configuration is
+        not supported, with the reason."""
         config, name = model.config, model.name_or_path or type(model).__name__
         if (reason := is_supported(config)) is not None:
             raise ValueError(f"model {name}: {reason}")
-        rotary = model.model.rotary_emb
+        rotary, found = model.model.rotary_emb, model.state_dict()
+        state = LazyTensors({key: tensor.shape for key, tensor in found.items()}, found.__getitem__)
+        tied = model.get_input_embeddings().weight is model.get_output_embeddings().weight
         return cls(
             name=name,
             eos_token_ids=end_tokens(getattr(model, "generation_config", None), config, name),
             max_positions=config.max_position_embeddings,
             num_parameters=sum(parameter.numel() for parameter in model.parameters()),
             shape=shape_in(config),
-            weights=weights_in(model.state_dict(), config.num_hidden_layers),
+            weights=weights_in(_rounded(state, rounding), config.num_hidden_layers, tied),
             rotary=RotaryTable(rotary.inv_freq, rotary.attention_scaling),
         )
 
@@ -107,9 +112,11 @@ class LazyTensors(Mapping[str, torch.Tensor]):
         return len(self.shapes)
 
 
-def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
+def read_llama(
+    folder: Path, device: torch.device, dtype: torch.dtype, rounding: Rounding | None = None
+) -> StoredLlama | None:
     """The model in a folder, with its weights on a device in a dtype; None where transformers
-    must read it."""
+    must read it. `rounding`: whether its matrices are rounded to blocks."""
     config = _config(folder)
     if config is None:
         return None
@@ -129,13 +136,35 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
     state = LazyTensors(
         shapes, lambda name: files[name].get_tensor(name).to(device, dtype, copy=True)
     )
-    return stored_llama(str(folder), config, state, rotary, ends)
+    return stored_llama(str(folder), config, state, rotary, ends, rounding)
+
+
+def _rounded(state: LazyTensors, rounding: Rounding | None) -> LazyTensors:
+    """The tensors, each matrix rounded to blocks when it is read."""
+    if rounding is None:
+        return state
+    read_so_far = count(1)
+
+    def read(name: str) -> torch.Tensor:
+        tensor = state[name]
+        if tensor.dim() > 1:
+            tensor = in_blocks(tensor, rounding.bits)
+        if rounding.progress is not None:
+            rounding.progress(next(read_so_far) / len(state))
+        return tensor
+
+    return LazyTensors(state.shapes, read)
 
 
 def stored_llama(
-    name: str, config: Any, state: LazyTensors, rotary: RotaryTable, eos_token_ids: tuple[int, ...]
+    name: str,
+    config: Any,
+    state: LazyTensors,
+    rotary: RotaryTable,
+    eos_token_ids: tuple[int, ...],
+    rounding: Rounding | None = None,
 ) -> StoredLlama:
-    """A model from weights of the expected shapes; they are read layer by layer."""
+    """A model from weights of the expected shapes; they are read layer by layer, and rounded."""
     shape = shape_in(config)
     return StoredLlama(
         name=name,
@@ -143,7 +172,7 @@ def stored_llama(
         max_positions=config.max_position_embeddings,
         num_parameters=sum(map(math.prod, state.shapes.values())),
         shape=shape,
-        weights=weights_in(state, shape.num_layers, config.tie_word_embeddings),
+        weights=weights_in(_rounded(state, rounding), shape.num_layers, config.tie_word_embeddings),
         rotary=rotary,
     )
 

@@ -23,7 +23,7 @@ from naive_speculate.models import load_pair
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.local import LocalEngine
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
-from naive_speculate.serving.requests import MASK_SECONDS, MAX_ROWS
+from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 
 DEPLOYMENT = (
@@ -49,9 +49,10 @@ class DecoderArgs(BaseModel):
     target: str | None = None
     draft: str | None = None
     head: str | None = None
-    # device, dtype, device_map: as for `load_pair`. "auto" is a GPU if the replica has one
+    # device, dtype, weights, device_map: as for `load_pair`. "auto" is a GPU if the replica has one
     device: str = "auto"
     dtype: str = "auto"
+    weights: str = "float32"
     device_map: str | None = None
     max_rows: int = Field(
         default=MAX_ROWS, ge=1, le=1024
@@ -88,10 +89,11 @@ class Decoder:
             args.head,
             device=device,
             dtype=args.dtype,
+            weights=args.weights,
             device_map=args.device_map,
         )
         leave_cores_to(pair.target)
-        decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
+        decoder = SpeculativeDecoder(pair)
         self._engine = LocalEngine(
             decoder, max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens
         )

@@ -136,7 +136,7 @@ class HeadDrafter(SlotDrafter):
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         view, head, window = (
             self.view(rows),
-            self._head_for(rows),
+            self.head,
             DrawnWindow(rows, limits, self.vocab_size),
         )
         logits, own = self._read(rows, [len(self.histories[row].states) for row in rows])
@@ -157,9 +157,7 @@ class HeadDrafter(SlotDrafter):
             token_ids = on_device([[tree.token_ids[node] for node in nodes]], self.head.device)
             before = torch.stack([states[tree.parents[node]] for node in nodes])[None]
             view = TreeRows(slot.cache, slot.row, trunk, parents)
-            logits, own = self._head_for([row]).forward(
-                token_ids, before, view, list(range(len(nodes)))
-            )
+            logits, own = self.head.forward(token_ids, before, view, list(range(len(nodes))))
             states.update(zip(nodes, own, strict=True))
             return logits
 
@@ -179,16 +177,6 @@ class HeadDrafter(SlotDrafter):
             if history.slot.num_tokens >= history.end:  # a window was drafted
                 history.settle(len(history.states))
             self.observe([row], [len(row.token_ids) - 1 - kept], [states[:kept]])
-
-    def _head_for(self, rows: Sequence[SequenceState]) -> Any:
-        """The head, or its rounded form where no seed must repeat what depends on the drafts:
-        nothing does at temperature 0."""
-        rounded = getattr(self.head, "rounded", None)
-        return (
-            rounded
-            if rounded is not None and all(row.greedy or not row.repeats for row in rows)
-            else self.head
-        )
 
     def _read(
         self, rows: Sequence[SequenceState], counts: Sequence[int], num_masks: int = 0
@@ -213,8 +201,8 @@ class HeadDrafter(SlotDrafter):
             pad_sequence(states, batch_first=True),
         )
         last = [count - 1 + index for index in range(num_masks + 1) for count in counts]
-        view, head = self.view(rows), self._head_for(rows)
-        found: tuple[torch.Tensor, torch.Tensor] = head.forward(
+        view = self.view(rows)
+        found: tuple[torch.Tensor, torch.Tensor] = self.head.forward(
             query, padded, view, last, of_target=True
         )
         for history, count in zip(histories, counts, strict=True):

@@ -211,8 +211,10 @@ class SlotDrafter(BatchDrafter, ABC):
         one slice of the cache."""
         self.pool.pack([self.slots[row] for row in rows])
         order = sorted(range(len(rows)), key=lambda index: self.slots[rows[index]].row)
-        found = self._propose([rows[index] for index in order], [limits[index] for index in order])
-        return merge([found], [order], self.vocab_size)
+        proposal = self._propose(
+            [rows[index] for index in order], [limits[index] for index in order]
+        )
+        return merge([proposal], [order], self.vocab_size)
 
     @abstractmethod
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:

@@ -49,6 +49,7 @@ class TranslatedDrafter(ModelDrafter):
         super().admit(row)
         self.histories[row] = history = TranslatedHistory(self._translation, self._num_ids)
         history.follow(row.token_ids)
+        self.texts[row] = history.token_ids
 
     def release(self, row: SequenceState) -> None:
         super().release(row)
@@ -57,9 +58,6 @@ class TranslatedDrafter(ModelDrafter):
     def fork(self, row: SequenceState, source: SequenceState) -> None:
         super().fork(row, source)
         self.slots[row].keep(num_shared(self.history(row), self.history(source)))
-
-    def history(self, row: SequenceState) -> list[int]:
-        return self.histories[row].token_ids
 
     def commit(
         self,

@@ -14,7 +14,15 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, windows
+from naive_speculate.arguments import (
+    Parser,
+    add_models,
+    lines_of_file,
+    number,
+    positive,
+    print_json,
+    windows,
+)
 from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.files import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
@@ -22,7 +30,7 @@ from naive_speculate.models import BUNDLED_PAIR, load_pair
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.tables import Output, progress_bar
+from naive_speculate.tables import Output, progress_bar, rounding_bar
 from naive_speculate.tools.bench.comparison import Comparison
 from naive_speculate.tools.bench.measure import Transformers
 from naive_speculate.tools.bench.report import save_plots, show, show_suite, suite_svg
@@ -177,12 +185,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 console.print(f"saved {path}")
         if options.write_costs is not None:
             options.write_costs.write_text(
-                json.dumps(report["step_costs"]) + "\n", encoding="utf-8"
+                json.dumps(report["step_costs"]) + "\n", encoding="utf-8", newline="\n"
             )
     if options.svg is not None:
-        options.svg.write_text(suite_svg(report), encoding="utf-8")
+        options.svg.write_text(suite_svg(report), encoding="utf-8", newline="\n")
     if options.json:
-        print(json.dumps(report, indent=2))
+        print_json(json.dumps(report, indent=2))
     else:
         (show_suite if with_suite else show)(report, Output(_WIDTH))
     if report.get("interrupted"):
@@ -194,7 +202,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """Fail now, not after hours of work, if a result cannot be saved."""
     if options.plots is not None:
         if not is_installed("matplotlib", "0"):
-            raise ValueError("--plots needs matplotlib: pip install 'naive-speculate[plots]'")
+            raise ValueError("--plots needs matplotlib: pip install '.[plots]' in the repository")
         options.plots.mkdir(parents=True, exist_ok=True)
     for path in (options.svg, options.write_costs):
         if path is not None:
@@ -265,9 +273,16 @@ def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
 
 
 def _load(options: argparse.Namespace, *models: Any, executor: str | None = None) -> ModelPair:
-    return load_pair(
-        *models, device=options.device, dtype=options.dtype, executor=executor or options.executor
-    )
+    with rounding_bar() as progress:
+        return load_pair(
+            *models,
+            device=options.device,
+            dtype=options.dtype,
+            executor=executor or options.executor,
+            # transformers is the peer that these weights are compared with
+            weights="float32" if executor else options.weights,
+            progress=progress,
+        )
 
 
 def _transformers(options: argparse.Namespace, new_tokens: int, ends: bool = False) -> Transformers:

@@ -44,7 +44,7 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
     has none; `OSError` if it cannot be read."""
     found: list[Question] = []
     seen: Counter[str] = Counter()
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if not line.strip():
             continue
         where = f"--suite {path}, line {number}"

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from naive_speculate.arguments import Parser, positive, text_file
+from naive_speculate.arguments import Parser, positive, print_json, text_file
 from naive_speculate.text import visible
 from naive_speculate.tools.differ.compare import HALF, Difference, Verdict, differ
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     found = differ(args.target, args.prompt_file, a, b, **options)
     if args.json:
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         show(found, Console(highlight=False))
     return 0 if found.verdict in BOTH_RIGHT else 1

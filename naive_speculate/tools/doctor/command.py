@@ -4,14 +4,17 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from naive_speculate.arguments import Parser, parsed, positive
+from naive_speculate.arguments import Parser, parsed, positive, print_json
 from naive_speculate.tables import Output
+from naive_speculate.tools.doctor.compare import show_comparison, to_dict
 from naive_speculate.tools.doctor.diagnosis import from_words, parameters
 from naive_speculate.tools.doctor.formats import KNOWN, decoded, read
+from naive_speculate.tools.doctor.reading import Reading
 from naive_speculate.tools.doctor.report import show
 from naive_speculate.tools.doctor.suspects import diagnose
 
@@ -34,29 +37,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="logs, responses or metrics, read as one text; - is standard input, the default",
     )
-    size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
-    cost = parsed(str, "a number", lambda text: bool(text.strip()))
-    help = (
-        "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
-    )
-    add("--draft-cost", type=cost, metavar="C", help=help)
-    help = (
-        "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one"
-        " number (default: 1)"
-    )
-    add("--verify-cost", type=cost, metavar="V,V…", help=help)
     add(
-        "--draft-size",
-        type=size,
-        metavar="N",
-        help="parameters of the draft, such as 0.6B, to estimate its cost",
+        "--against",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="compare with another log; several, given one by one, are read as one text",
     )
-    add(
-        "--target-size",
-        type=size,
-        metavar="N",
-        help="parameters of the target; for a mixture of experts the active ones",
-    )
+    _add_costs(add)
     add(
         "--num-draft-tokens",
         type=positive,
@@ -80,8 +68,40 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="write the acceptance rates by index, and by category if known, to FILE as JSON",
     )
+    add(
+        "--this-machine",
+        action="store_true",
+        help="measure this machine instead of reading logs: float32 and 8-bit weights on its CPU",
+    )
     add("--json", action="store_true", help="print the diagnosis as a JSON object and nothing else")
     return parser
+
+
+def _add_costs(add: Callable[..., Any]) -> None:
+    """Options of what drafting and verifying cost."""
+    size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
+    cost = parsed(str, "a number", lambda text: bool(text.strip()))
+    help = (
+        "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
+    )
+    add("--draft-cost", type=cost, metavar="C", help=help)
+    help = (
+        "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one"
+        " number (default: 1)"
+    )
+    add("--verify-cost", type=cost, metavar="V,V…", help=help)
+    add(
+        "--draft-size",
+        type=size,
+        metavar="N",
+        help="parameters of the draft, such as 0.6B, to estimate its cost",
+    )
+    add(
+        "--target-size",
+        type=size,
+        metavar="N",
+        help="parameters of the target; for a mixture of experts the active ones",
+    )
 
 
 def _bytes(file: str) -> bytes:
@@ -91,10 +111,29 @@ def _bytes(file: str) -> bytes:
         raise ValueError(f"cannot read {file!r:.80}: {error.strerror}") from None
 
 
+def _read(files: Sequence[str]) -> Reading:
+    return read("\n".join(decoded(_bytes(file)) for file in files))
+
+
+def _this_machine(args: argparse.Namespace) -> int:
+    from naive_speculate.tools.doctor.machine import measured, show  # it loads models
+
+    if args.files:
+        raise ValueError(f"give either --this-machine or logs, got {args.files[0]!r:.80} too")
+    found = measured()
+    if args.json:
+        print_json(json.dumps(found, ensure_ascii=False, allow_nan=False))
+    else:
+        show(found, Output(_WIDTH))
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the logs and print the diagnosis. Raises `ValueError` if a file cannot be read, no
     format is recognised, or an option is out of range."""
     args = _parser().parse_args(arguments)
+    if args.this_machine:
+        return _this_machine(args)
     draft, verify, sizes = args.draft_cost, args.verify_cost, (args.draft_size, args.target_size)
     if None in sizes and any(sizes):
         raise ValueError("--draft-size and --target-size must be given together")
@@ -103,11 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verify and not draft and not any(sizes):
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
     table, basis = from_words(" / ".join(sizes) if all(sizes) else draft or "", verify or "")
-    reading = read(
-        "\n".join(
-            map(decoded, map(_bytes, args.files) if args.files else [sys.stdin.buffer.read()])
-        )
-    )
+    reading = _read(args.files or ["-"])
     given = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
     reading = replace(
         reading, **{name: speed for name, speed in given.items() if speed is not None}
@@ -116,13 +151,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.profile is not None:
         profile = json.dumps(found.profile(), indent=2, ensure_ascii=False, allow_nan=False)
         try:
-            Path(args.profile).write_text(profile + "\n", encoding="utf-8")
+            Path(args.profile).write_text(profile + "\n", encoding="utf-8", newline="\n")
         except OSError as error:
             raise ValueError(
                 f"--profile: cannot write {args.profile!r:.80}: {error.strerror}"
             ) from None
-    if args.json:
-        print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+    if args.against:
+        other = diagnose(_read(args.against), table, num_draft_tokens=args.num_draft_tokens)
+        if args.json:
+            print_json(json.dumps(to_dict(found, other), ensure_ascii=False, allow_nan=False))
+        else:
+            show_comparison(found, other, Output(_WIDTH))
+    elif args.json:
+        print_json(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         show(found, Output(_WIDTH), basis)
     return 0

@@ -207,7 +207,13 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """The diagnosis as plain JSON values, without the course of the run."""
-        reading = to_jsonable_python(self.reading, exclude={"course", "categories"})
+        reading = to_jsonable_python(self.reading, exclude={"course", "categories", "processes"})
+        names = ("num_steps", "num_draft_tokens", "num_accepted_tokens", "rates")
+        reading["processes"] = {
+            name: to_jsonable_python({key: getattr(one, key) for key in names})
+            | {"alpha": Diagnosis(one).alpha}
+            for name, one in self.reading.processes.items()
+        }
         derived = to_jsonable_python({name: getattr(self, name) for name in _DERIVED})
         return {"reading": reading, **derived, "costs": self.costs and self.costs.to_dict()}
 

@@ -8,8 +8,14 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from naive_speculate.tools.doctor import llamacpp, sglang, totals, vllm
-from naive_speculate.tools.doctor.prometheus import read_prometheus
+from naive_speculate.tools.doctor import benchmarks, llamacpp, mlx, openvino, sglang, totals, vllm
+from naive_speculate.tools.doctor.processes import marked, split, together
+from naive_speculate.tools.doctor.prometheus import (
+    PROMETHEUS,
+    names_processes,
+    read_prometheus,
+    with_metrics,
+)
 from naive_speculate.tools.doctor.reading import Reading
 from naive_speculate.tools.doctor.suspects import experts
 
@@ -30,17 +36,23 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     llamacpp.read_mtp_bench,
     totals.read_counts,
     totals.read_benchmark,
+    mlx.read_ollama,
+    mlx.read_omlx,
+    mlx.read_from_draft,
+    openvino.read_print,
+    openvino.read_perf_metrics,
+    benchmarks.read_spec_bench,
+    benchmarks.read_speculators,
 )
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are
 impossible."""
 KNOWN = (
-    "vLLM's “SpecDecoding metrics” and “Speculative metrics” log lines, its request metrics, its"
-    " benchmark's summary and its Prometheus text; SGLang's meta_info, its “Decode batch” log line,"
-    " its benchmarks and its Prometheus text; llama.cpp's lines of each step, its “draft"
-    " acceptance” and “statistics” log lines, its and mlx-vlm's timings, mtp-bench's lines,"
-    " n_drafted and n_accept, and its Prometheus text; LMDeploy's log line and Prometheus text;"
-    " TensorRT-LLM's Prometheus text, iterations, requests and benchmark; LM Studio's and"
-    " tabbyAPI's responses"
+    "vLLM's “SpecDecoding metrics”, request metrics, benchmark, counters and get_metrics();"
+    " SGLang's meta_info, “Decode batch” lines, benchmarks and gauges; llama.cpp's log, steps,"
+    " statistics, timings, examples and Prometheus text; mlx-vlm's timings; mlx-lm's from_draft;"
+    " Ollama's, oMLX's and tokenspeed's log lines; LMDeploy's log; LMDeploy's, Rapid-MLX's and"
+    " tokenspeed's Prometheus text; TensorRT-LLM's reports; LM Studio's and tabbyAPI's responses;"
+    " OpenVINO's perf metrics; Spec-Bench's answers; speculators' report"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
@@ -102,7 +114,65 @@ def read(text: str) -> Reading:
     text = "\n".join(map(_message, text.split("\n"))).replace(
         "\u00a0", " "
     )  # web pages have no-break spaces
-    text = _COLOURS.sub("", text)
+    text = llamacpp.with_points(with_metrics(_COLOURS.sub("", text)))
+    lines = split(text)
+    plain = "\n".join(line for _, line in lines)
+    best = _of_processes(lines) or _best(plain)
+    if best is None:
+        what = (
+            "is empty"
+            if not text.strip()
+            else f"has none of the supported formats, it begins {plain.strip()[:40]!r}"
+        )
+        raise ValueError(f"the text {what}; supported: {KNOWN}")
+    return replace(best, experts=experts(text))
+
+
+def _of_processes(lines: list[tuple[str, str]]) -> Reading | None:
+    """The sum of the processes that the lines name; None if fewer than two report figures, or
+    the text is Prometheus text with start times, which separate scrapes and processes."""
+    texts: dict[str, list[str]] = {}
+    for name, line in lines:
+        texts.setdefault(name, []).append(line)
+    found, left_out = dict[str, Reading](), list[str]()
+    for name, own in texts.items() if len(texts) > 1 else ():
+        try:
+            reading = _best("\n".join(own))
+        except ValueError as error:
+            if name and "nothing was drafted" in str(error):
+                left_out.append(f"{name} is left out: {error}.")
+        else:
+            found |= {} if reading is None else {name or "without a name": reading}
+    if not found:
+        return None
+    best = max(found.values(), key=_rank)
+    found = {
+        name: one
+        for name, one in found.items()
+        if (one.engine, one.format) == (best.engine, best.format)
+    }
+    by_process = "\n".join(line for name, own in texts.items() for line in own)
+    started = best.format in PROMETHEUS and names_processes(by_process)
+    if started or len(found) + len(left_out) < 2:
+        return None
+    whole = together(found)
+    if whole is None and (whole := _best(by_process)) is None:
+        return None
+    return replace(whole, processes=found, unknown=(*whole.unknown, *left_out))
+
+
+def _rank(reading: Reading) -> tuple[bool, bool, bool]:
+    """How much a reading says: the most informative of several is reported."""
+    return (
+        len(reading.rates) > 1,
+        reading.accepted_per_step is not None,
+        reading.drafted_per_step is not None,
+    )
+
+
+def _best(text: str) -> Reading | None:
+    """The most informative reading of a text, the first of several; None if there is none.
+    Raises `ValueError` if only impossible numbers are found."""
     found, refused = list[Reading](), list[ValueError]()
     for reader in READERS:
         try:
@@ -115,19 +185,7 @@ def read(text: str) -> Reading:
             ) from None
     if refused and not found:
         raise refused[0]
-    if not found:
-        what = (
-            "is empty"
-            if not text.strip()
-            else f"has none of the supported formats, it begins {text.strip()[:40]!r}"
-        )
-        raise ValueError(f"the text {what}; supported: {KNOWN}")
-    known = [
-        (len(one.rates) > 1, one.accepted_per_step is not None, one.drafted_per_step is not None)
-        for one in found
-    ]
-    best = found[known.index(max(known))]
-    return replace(best, experts=experts(text))
+    return max(found, key=_rank, default=None)
 
 
 def _message(line: str) -> str:
@@ -136,12 +194,8 @@ def _message(line: str) -> str:
         with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)
             if not record.keys() & _FIGURES:
-                return next(
-                    (
-                        record[key].rstrip("\r\n")
-                        for key in _MESSAGES
-                        if isinstance(record.get(key), str)
-                    ),
-                    line,
+                said = next(
+                    (record[key] for key in _MESSAGES if isinstance(record.get(key), str)), None
                 )
+                return line if said is None else marked(record, said.rstrip("\r\n"))
     return line

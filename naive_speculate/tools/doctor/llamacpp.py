@@ -10,11 +10,11 @@ and `examples/speculative/speculative.cpp` 007d71358afe, `tools/server/server-co
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from naive_speculate.tools.doctor.json_objects import last_reports, whole_number
+from naive_speculate.tools.doctor.json_objects import objects, whole_number
 from naive_speculate.tools.doctor.reading import (
     Format,
     Part,
@@ -101,19 +101,36 @@ _UNDRAFTED = (
     "This build prints 0 for the draft tokens of a step (llama.cpp#18211), so the window is"
     " unknown."
 )
+_AFTER_END = (
+    "In {} of {} responses more draft tokens are accepted than the answer has room for: llama.cpp"
+    " counts those that it accepted after the end, too. Where others are left, these are left out."
+)
+_COMMAS = re.compile(r"\beval time = +\d+,\d+ ms|\bacceptance(?: rate)? = +\d+,\d")
+_COMMA, _NUMBERS = (
+    re.compile(r"(?<=\d),(?=\d)"),
+    re.compile(r"(?:eval|total) time =|draft acc|statistics|acc per pos|#acc|dur\(|mean "),
+)
 _REPLAYED = (
     "Partly accepted windows were decoded again: without trace lines their full length is unknown,"
     " and counted too short."
 )
 
 
+def with_points(text: str) -> str:
+    """A text in which llama.cpp's numbers have decimal points, where its locale has commas."""
+    if not _COMMAS.search(text):
+        return text
+    lines = text.split("\n")
+    return "\n".join(_COMMA.sub(".", line) if _NUMBERS.search(line) else line for line in lines)
+
+
 def read_timings(text: str) -> Reading | None:
     """`timings` of all responses together; None if there are none. Of a streamed response the
     last report counts."""
-    found = last_reports(text, ("draft_n", "draft_n_accepted"), _response)
+    found = _reports(text, ("draft_n", "draft_n_accepted"))
     if not found:
         return None
-    parts, rounds = [], []
+    parts, rounds, after_end = [], [], 0
     for timings, _ in found:
         drafted, accepted = (
             whole_number(timings.get(name), name) for name in ("draft_n", "draft_n_accepted")
@@ -129,15 +146,21 @@ def read_timings(text: str) -> Reading | None:
             name is None and timings.get("predicted_n") is not None
         ):  # the tokens that were not draft tokens, nor the prefill's
             steps = whole_number(timings["predicted_n"], "predicted_n") - accepted - 1
+            if drafted:
+                steps = _steps_of(steps)
+                after_end += steps is None
         parts.append(Part(accepted, drafted, steps))
+    parts = _within_answers(parts, after_end)
     times = [
         (bool(timings.get("draft_n")), timings["predicted_ms"], timings["predicted_n"])
-        for timings, _ in last_reports(text, ("predicted_ms",), _response)
+        for timings, _ in _reports(text, ("predicted_ms",))
         if isinstance(timings["predicted_ms"], int | float)
         and isinstance(timings.get("predicted_n"), int)
     ]
     if None in rounds:
-        return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times))
+        left_out = (_AFTER_END.format(after_end, len(found)),) if after_end else ()
+        reading = _TIMINGS.of_tokens(parts, *left_out, _NO_RATES, _P_MIN, **_per_second(times))
+        return replace(reading, num_after_end=after_end)
     named = (
         _ROUNDS
         if any("draft_kind" in timings for timings, _ in found)
@@ -161,16 +184,58 @@ def read_mtp_bench(text: str) -> Reading | None:
     return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times)) if parts else None
 
 
-def _response(timings: dict[str, Any], outermost: dict[str, Any]) -> list[Any] | None:
-    """What the timings of one response have in common; None if they name nothing of it."""
-    common = [outermost.get("id"), timings.get("prompt_n"), timings.get("prompt_ms")]
-    return common if any(common) else None
+def _steps_of(difference: int) -> int | None:
+    """The steps of a request with drafts, from its tokens that were neither draft tokens nor the
+    prefill's; None if there are fewer than none, so that some draft tokens were accepted after the
+    end. At none, the limit cut off the only step's own token."""
+    return None if difference < 0 else max(difference, 1)
+
+
+def _within_answers(parts: list[Part], after_end: int) -> list[Part]:
+    """The requests without those that count draft tokens after their end, if others are left."""
+    if not 0 < after_end < len(parts):
+        return parts
+    return [part for part in parts if part.steps is not None or not part.drafted]
+
+
+def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The last report of each response, as of `objects`. What the reports of a streamed response
+    have in common is the response's id, or, without one, the prompt's figures; then a report
+    after the last one, or one that repeats it, is of another response."""
+    found, last = list[tuple[dict[str, Any], dict[str, Any]]](), dict[str, int]()
+    for timings, outermost in objects(text, names):
+        name = str([outermost.get("id"), timings.get("prompt_n"), timings.get("prompt_ms")])
+        before = found[last[name]] if name in last else None
+        known = outermost.get("id") or timings.get("prompt_n") or timings.get("prompt_ms")
+        again = (
+            before is not None
+            and not outermost.get("id")
+            and (_is_last(before[1]) or before == (timings, outermost))
+        )
+        if before is None or not known or again:
+            last[name] = len(found)
+            found.append((timings, outermost))
+        else:
+            found[last[name]] = timings, outermost
+    return found
+
+
+def _is_last(response: dict[str, Any]) -> bool:
+    """Whether a part of a response says that it is the last one."""
+    choices = response.get("choices")
+    ends = (
+        [one.get("finish_reason") for one in choices if isinstance(one, dict)]
+        if isinstance(choices, list)
+        else []
+    )
+    return response.get("stop") is True or any(ends)
 
 
 def read_server_log(text: str) -> Reading | None:
     """All requests of the server's log together; None if there are none."""
     parts: list[Part] = []
     generated: int | None = None
+    after_end = 0
     for _, tokens, accepted_text, proposed, length, rates_text in _REQUEST.findall(text):
         if tokens:
             generated = int(tokens)
@@ -179,7 +244,8 @@ def read_server_log(text: str) -> Reading | None:
             if length and float(length) > 1:
                 steps = round(accepted / (float(length) - 1))
             if not steps and generated is not None:
-                steps = max(generated - 1 - accepted, 0)
+                steps = _steps_of(generated - 1 - accepted)
+                after_end += steps is None
             parts.append(Part(accepted, int(proposed), steps))
             generated = None
         elif parts and parts[-1].steps:
@@ -188,7 +254,10 @@ def read_server_log(text: str) -> Reading | None:
         return None
     rated = [part for part in parts if part.rates]
     if not rated:
-        return _LOG.of_tokens(parts, _NO_RATES, _P_MIN, **speeds(text))
+        left_out = (_AFTER_END.format(after_end, len(parts)),) if after_end else ()
+        parts = _within_answers(parts, after_end)
+        reading = _LOG.of_tokens(parts, *left_out, _NO_RATES, _P_MIN, **speeds(text))
+        return replace(reading, num_after_end=after_end)
     derived = ("The steps are derived from the mean length, which has two decimals.",)
     return _LOG.total(
         parts, rates=_LOG.total(rated).rates, derived=derived, unknown=(_P_MIN,), **speeds(text)

@@ -53,12 +53,16 @@ class Reading:
     experts: str = (
         ""  # what in the text shows that the target is a mixture of experts; empty if nothing does
     )
+    num_after_end: int = 0  # responses that count draft tokens accepted after their end
     course: tuple[
         Stretch, ...
     ] = ()  # acceptance over the run, in the order of the text; empty if there are only totals
     categories: Mapping[str, "Reading"] = field(
         default_factory=dict
     )  # of requests, if the text names categories
+    processes: Mapping[str, "Reading"] = field(
+        default_factory=dict
+    )  # by name, if the text is of several
     derived: tuple[str, ...] = ()  # sentences on figures that were derived
     unknown: tuple[str, ...] = ()  # sentences on figures that the format lacks
 
@@ -205,14 +209,10 @@ def mean_rates(parts: Sequence[tuple[float | None, tuple[float, ...]]]) -> tuple
 
 def category(outermost: Mapping[str, Any]) -> str | None:
     """The category that the outermost object around a report names, as benchmarks do."""
-    return next(
-        (
-            name
-            for key in ("category", "task", "dataset")
-            if isinstance(name := outermost.get(key), str)
-        ),
-        None,
-    )
+    metadata = outermost.get("metadata")  # AIPerf's
+    named = {**(metadata if isinstance(metadata, dict) else {}), **outermost}
+    keys = ("category", "task", "dataset", "source_kind")
+    return next((name for key in keys if isinstance(name := named.get(key), str)), None)
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:

@@ -9,9 +9,11 @@ from rich.text import Text
 
 from naive_speculate.tables import table
 from naive_speculate.tools.doctor.diagnosis import Diagnosis, Window
+from naive_speculate.tools.doctor.rules import rule
 from naive_speculate.tools.doctor.suspects import is_set
 
 BAR = 20
+MOST = 8  # processes that are listed
 EXAMPLES = (
     0.01,
     0.05,
@@ -53,8 +55,7 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
         f"! {suspect.words}\n  Measure next: {suspect.next}" for suspect in found.suspects
     ] or [no_problems(found)]
     console.print("", Text("\n".join(listed)), sep="\n")
-    if found.reading.derived or found.reading.unknown or found.alpha_assumes_one:
-        console.print("", Text("\n".join(caveats(found)), style="dim"), sep="\n")
+    console.print("", Text("\n".join(caveats(found)), style="dim"), sep="\n")
 
 
 def figures(found: Diagnosis) -> dict[str, str]:
@@ -74,6 +75,7 @@ def figures(found: Diagnosis) -> dict[str, str]:
         "draft tokens per step": found.num_draft_tokens,
         "drafted": drafts,
         "requests at once": reading.requests_running,
+        "processes": processes(found),
         "speedup with these costs": found.speedup,
         "measured speedup": found.measured_speedup,
     }
@@ -82,6 +84,18 @@ def figures(found: Diagnosis) -> dict[str, str]:
         for name, value in rows.items()
         if value is not None
     }
+
+
+def processes(found: Diagnosis) -> str | None:
+    """Each process with its α and tokens per pass; None if the text names none."""
+    words = []
+    for name, one in found.reading.processes.items():
+        own = Diagnosis(one)
+        alpha = "unknown" if own.alpha is None else f"{own.alpha:.2f}"
+        tokens = own.mean_acceptance_length
+        words.append(f"{name}: α {alpha}" + (f", {tokens:.2f} tokens per pass" if tokens else ""))
+    more = f"; and {len(words) - MOST} more" if len(words) > MOST else ""
+    return "; ".join(words[:MOST]) + more or None
 
 
 def shown_windows(found: Diagnosis) -> tuple[Window, ...]:
@@ -140,9 +154,9 @@ def no_problems(found: Diagnosis) -> str:
 
 
 def caveats(found: Diagnosis) -> list[str]:
-    """Sentences on derived and missing figures."""
+    """Sentences on the rule that the figures are of, and on derived and missing ones."""
     reading = found.reading
-    lines = [*reading.derived, *reading.unknown]
+    lines = [*rule(reading.engine), *reading.derived, *reading.unknown]
     if (
         reading.other_drafted_per_step is not None
         and found.num_draft_tokens == reading.drafted_per_step

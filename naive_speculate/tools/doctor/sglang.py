@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from naive_speculate.tools.doctor.ends import drop
 from naive_speculate.tools.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.tools.doctor.prometheus import samples
 from naive_speculate.tools.doctor.reading import (
@@ -21,7 +22,6 @@ from naive_speculate.tools.doctor.reading import (
     rates_of,
     ratio,
 )
-from naive_speculate.tools.doctor.suspects import drop
 
 _LOG = Format(
     "SGLang",
@@ -46,7 +46,17 @@ _UNDECIDED = (
     "“accept rate” has two possible meanings, and the log does not decide: accepted ÷ drafted since"
     " April 2026 (sglang#23530), which is used here, and (accepted + 1) ÷ (drafted + 1) before."
 )
+_EACH = (
+    "only this gives each report a whole number of draft tokens. The reports' windows differ, as"
+    " with speculative-adaptive (sglang#21599)."
+)
 GIVEN = "The window is from the server's arguments."
+_TOKENSPEED = Format(
+    "tokenspeed",
+    "log line “Decode batch”",
+    "python/tokenspeed/runtime/execution/model_executor.py (smg#1965)",
+)
+_SPELLED = re.compile(r"avg_accept_len: ([\d.]+), accept_rate:")  # as tokenspeed spells it
 _GAUGE = Format(
     "SGLang",
     "Prometheus gauges",
@@ -94,11 +104,9 @@ class _Line:
 
 def read_log(text: str) -> Reading | None:
     """The mean of all lines, weighted by their requests; None if there is none."""
-    found = [
-        line
-        for line in map(_line, (row for row in text.split("\n") if "Decode batch" in row))
-        if line.running
-    ]
+    text, spelled = _SPELLED.subn(r"accept len: \1, accept rate:", text)
+    rows = [row for row in text.split("\n") if "Decode batch" in row]
+    found = [line for line in map(_line, rows) if line.running]
     lines, plain = (
         [line for line in found if line.length >= 1],
         [line for line in found if not line.length],
@@ -116,11 +124,18 @@ def read_log(text: str) -> Reading | None:
     # A step that accepts any accepts three at most, or this is an underestimate.
     hits = [(line, min((line.length - 1) / 3, 1.0), line.running * INTERVAL) for line in lines]
     return Reading(
-        *_LOG,
-        **_means(lines, (float(windows[0]), None, GIVEN) if tree else _width(lines, windows)),
+        *(_TOKENSPEED if spelled else _LOG),
+        **_means(
+            lines,
+            (float(windows[0]), None, GIVEN)
+            if tree
+            else _width(
+                lines, windows, 0 if spelled else None, stated_by="tokenspeed computes it so"
+            ),
+        ),
         requests_running=mean(line.running for line in lines),
         course=tuple(Stretch(line.position, steps, steps * share) for line, share, steps in hits),
-        unknown=(_TREE.format(tree) if tree else TREES, _NO_RATES),
+        unknown=(_TREE.format(tree) if tree else TREES, _NO_RATES)[bool(spelled) :],
         tokens_per_second=None if plain_speed is None else speed,
         plain_tokens_per_second=None if speed is None else plain_speed,
     )
@@ -184,13 +199,12 @@ def _workers(text: str) -> list[dict[str, list[float]]]:
     """The gauges of each data-parallel worker, by name. Its tensor-parallel ranks repeat them:
     the first counts."""
     workers: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for (name, labels), values in samples(text, "sglang").items():
-        given = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        worker = workers.setdefault(
-            tuple(given.get(label, "") for label in ("engine_type", "model_name", "dp_rank")), {}
-        )
+    for key, values in samples(text, "sglang").items():
+        given = dict(re.findall(r'(\w+)="([^"]*)"', key.labels))
+        labels = ("engine_type", "model_name", "dp_rank", "instance", "pod")
+        worker = workers.setdefault((*(given.get(label, "") for label in labels), key.process), {})
         worker.setdefault(
-            name,
+            key.name,
             [float(value) for value in values if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", value)],
         )
     drafting = {key: gauges for key, gauges in workers.items() if "spec_accept_length" in gauges}
@@ -230,7 +244,11 @@ def _means(lines: Sequence[_Line], width: _Width) -> dict[str, Any]:
 
 
 def _width(
-    lines: Sequence[_Line], given: Sequence[int], meaning: int | None = None, half: float = _HALF
+    lines: Sequence[_Line],
+    given: Sequence[int],
+    meaning: int | None = None,
+    half: float = _HALF,
+    stated_by: str = "its HELP line states this",
 ) -> _Width:
     """The window from the windows that the server's arguments state, from the rate's meaning if
     it is stated, or from the meaning that gives a whole number; `half` is the rounding error of
@@ -255,7 +273,9 @@ def _width(
     if meaning is not None:
         whole = abs(means[meaning] - round(means[meaning])) < 0.1
         width = float(max(round(means[meaning]), 1)) if whole else means[meaning]
-        return width, None, f"{_MEANINGS[meaning]}: its HELP line states this."
+        return width, None, f"{_MEANINGS[meaning]}: {stated_by}."
+    if not any(fitting) and (adaptive := _adaptive(reports, half)) is not None:
+        return adaptive
     nearest = [
         min(((abs(k - near), k) for k in ks), default=None)
         for ks, near in zip(fitting, means, strict=True)
@@ -270,6 +290,24 @@ def _width(
         None,
         f"{_MEANINGS[new is None]}: only this gives a whole number of draft tokens.",
     )
+
+
+def _adaptive(reports: Sequence[tuple[float, float, float]], half: float) -> _Width | None:
+    """The mean window of reports whose windows differ, by the meanings of the rate under which
+    each report has a whole number of draft tokens; None if there is none. A report that accepts
+    nothing does not show its window."""
+    found = []
+    for own in (0, 1):
+        told = [one for one in reports if one[2] and one[1] - 1 + own > half]
+        ks = [max(round((length - 1 + own) / rate - own), 1) for _, length, rate in told]
+        whole = all(_fits(k, own, [one], half) for k, one in zip(ks, told, strict=True))
+        if told and whole:
+            weight = sum(running for running, *_ in told)
+            mean_k = sum(one[0] * k for k, one in zip(ks, told, strict=True)) / weight
+            found.append((mean_k, f"{_MEANINGS[own]}: {_EACH}"))
+    if len(found) == 2:
+        return found[0][0], found[1][0], _UNDECIDED
+    return (found[0][0], None, found[0][1]) if found else None
 
 
 def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half: float) -> bool:

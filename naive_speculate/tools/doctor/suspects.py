@@ -1,20 +1,24 @@
 """Possible causes of a low speedup, from the figures: suspicions, not proofs, each with what to
-measure next.
-
-`fade` and `drop` find where acceptance ends: from a position in the text on, or from an index of
-the window on.
-"""
+measure next."""
 
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, groupby
 from typing import Any
 
 from naive_speculate.costs import CostTable
 from naive_speculate.tools.doctor.diagnosis import Diagnosis, Suspect
-from naive_speculate.tools.doctor.reading import Reading, Stretch
+from naive_speculate.tools.doctor.ends import (
+    ALIVE,
+    DEAD,
+    EVIDENCE,
+    UNKNOWN_STEPS,
+    Fade,
+    drop,
+    fade,
+    likelihood,
+)
+from naive_speculate.tools.doctor.reading import Reading, mean
 
 NONE, LOW_FIRST, CLIFF, SMALL, GAIN = 0.1, 0.5, 0.75, 0.15, 1.03
 # above about this many tokens per pass, computing takes longer than reading the weights on current
@@ -26,15 +30,11 @@ HIGH, FASTER = (
     1.15,
 )  # tokens per step from which drafting should pay, and the measured speedup that counts as one
 COSTLY = 0.35  # the drafter's share of a step from which it costs too much
-ALIVE, DEAD = 0.2, 0.05
-"""Shares of steps that accept a draft token: at least the first before an end of acceptance, at
-most the second after it."""
-FEWEST = 8  # steps on each side of such an end
-EVIDENCE = 8.0  # least logarithm of how much better two rates explain the steps than one
-CHANCE = (
-    0.03  # most probable chance event that still counts as the end of acceptance within windows
+MUCH = 0.7  # the share of the others' rate below which a process is named
+ARITHMETIC = (
+    "The share of draft tokens that are accepted falls with k by arithmetic, as later ones are"
+    " reached less often: compare α, or tokens per pass."
 )
-UNKNOWN_STEPS = 100
 
 _EXPERTS = re.compile(
     r"\b\d+(?:\.\d+)?[BT]-A\d+(?:\.\d+)?B\b|\b\d+x\d+B\b"
@@ -56,6 +56,39 @@ _TEXTS = {  # by name: evidence with possible causes, and what to measure next
         (
             "short and long prompts apart. Compare the length at which acceptance ends with the"
             " drafter's config.json."
+        ),
+    ),
+    "one_is_dead": (
+        (
+            "All steps without acceptance are of {names}: there {dead} of {steps:,.0f} steps"
+            " accept a draft token, in the other processes {alive}. So it is not the text."
+            " Possible causes: this process loaded other weights, another drafter or another"
+            " configuration than the others (vllm#50158), its drafter failed at the start, or it"
+            " receives other requests."
+        ),
+        (
+            "the same prompt sent to this process and to another one; then compare their start-up"
+            " lines, versions and arguments."
+        ),
+    ),
+    "one_differs": (
+        (
+            "The processes differ: α is {low:.2f} in {process} and {rest:.2f} in the"
+            " others.{windows} Possible causes: other requests (one long or unusual"
+            " prompt), another drafter, version or configuration, or a cache of the drafter that"
+            " was damaged."
+        ),
+        "the same prompts sent to this process and to another one.",
+    ),
+    "after_end": (
+        (
+            "llama.cpp counts draft tokens that it accepted after the end of the answer, such as"
+            " after a stop string: {reading.num_after_end} of the responses accept more than they"
+            " have room for. So tokens per pass cannot be derived from them."
+        ),
+        (
+            "the `statistics` line (-lv 4), which counts the steps; or answers that end at"
+            " max_tokens."
         ),
     ),
     "drops_to_zero": (
@@ -164,8 +197,12 @@ def diagnose(
     one. Raises `ValueError` if `num_draft_tokens` is not positive, or the figures contradict
     each other."""
     found = Diagnosis(reading, costs, num_draft_tokens)
-    listed = [*_acceptance(found), *_speed(found)]
-    dropped = any(suspect.name in ("drops_to_zero", "near_zero") for suspect in listed)
+    apart = list(_processes(found))
+    dead = any(suspect.name == "fades" for suspect in apart)
+    # what the living and the dead have together describes neither
+    counts = [] if not reading.num_after_end else [_suspect("after_end", reading=reading)]
+    listed = [*apart, *(() if dead else _acceptance(found)), *_speed(found), *counts]
+    dropped = dead or any(one.name in ("drops_to_zero", "near_zero") for one in listed)
     found.suspects = (*listed, *_window(found, dropped))
     return found
 
@@ -179,15 +216,69 @@ def _suspect(name: str, **values: Any) -> Suspect:
     return Suspect(name, *(text.format(**values) for text in _TEXTS[name]))
 
 
+def _processes(found: Diagnosis) -> Iterator[Suspect]:
+    """The processes that accept nothing, or the one that accepts least, if chance does not
+    explain that."""
+    each = {name: Diagnosis(one) for name, one in found.reading.processes.items()}
+    steps = {name: one.reading.num_steps or UNKNOWN_STEPS for name, one in each.items()}
+    rates = {
+        name: one.conditional[0] if one.conditional else one.alpha for name, one in each.items()
+    }
+    known = {name: rate for name, rate in rates.items() if rate is not None}
+    if len(known) < 2:
+        return
+    dead = [name for name, rate in known.items() if rate <= DEAD]
+    apart = dead if dead and max(known.values()) >= ALIVE else [min(known, key=known.__getitem__)]
+    rest = [name for name in known if name not in apart]
+
+    def hits_of(names: Sequence[str]) -> tuple[float, float]:
+        return sum(known[name] * steps[name] for name in names), sum(steps[name] for name in names)
+
+    (hits, num), (other_hits, other_num) = hits_of(apart), hits_of(rest)
+    gain = likelihood(hits, num) + likelihood(other_hits, other_num)
+    if gain - likelihood(hits + other_hits, num + other_num) < EVIDENCE:
+        return
+    if apart is dead:
+        texts = _TEXTS["one_is_dead"]
+        values = {
+            "names": ", ".join(apart),
+            "dead": _percent(hits / num),
+            "alive": _percent(other_hits / other_num),
+            "steps": num,
+        }
+        yield Suspect("fades", *(text.format(**values) for text in texts))
+        return
+    if hits / num > MUCH * other_hits / other_num:
+        return
+    widths = {name: each[name].num_draft_tokens for name in known}
+    shown = ", ".join(f"{width:.3g} in {name}" for name, width in widths.items() if width)
+    differ = len({round(width, 2) for width in widths.values() if width}) > 1
+    windows = f" Their windows differ, too (k = {shown}). {ARITHMETIC}" if differ else ""
+    alphas = [each[name].alpha for name in rest if each[name].alpha is not None]
+    low, mean_rest = each[apart[0]].alpha, mean(alpha for alpha in alphas if alpha is not None)
+    if low is not None and mean_rest is not None:
+        yield _suspect("one_differs", process=apart[0], low=low, rest=mean_rest, windows=windows)
+
+
+def _fade_of(reading: Reading) -> tuple[Fade | None, str]:
+    """Where acceptance ends during a run, and the process in which it does; "" if the text
+    names none."""
+    for name, one in reading.processes.items():
+        if (found := fade(one.course)) is not None:
+            return found, name
+    return (None if reading.processes else fade(reading.course)), ""
+
+
 def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
     reading, conditional, tokens = found.reading, found.conditional, found.mean_acceptance_length
-    fades = fade(reading.course)
+    fades, process = _fade_of(reading)
     if fades is not None:
         where = (
             "in some reports"
             if fades.position is None
             else f"from about position {fades.position:,.0f} of the text on"
         )
+        where += f" of {process}" if process else ""
         stays = (
             "It stays at zero until the end of the log, as if one long request had damaged the"
             " drafter's state. "
@@ -300,8 +391,10 @@ def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
     if _short(found):
         words = (
             f"Windows are short: {width:.2f} draft tokens per step of at most {len(rates)}. The"
-            " drafter often proposes fewer (no n-gram found, or an unsure draft), so rates after"
-            " the first index include steps without a draft token there."
+            " drafter often proposes fewer (no n-gram found, or an unsure draft), or the engine"
+            " adapts them (vLLM's num_speculative_tokens_per_batch_size, SGLang's"
+            " speculative-adaptive), so rates after the first index include steps without a"
+            " draft token there."
         )
         yield Suspect(
             "short_windows", words, "acceptance by window length, if the engine reports it."
@@ -321,87 +414,3 @@ def _chance(chance: float) -> str:
     return (
         f"{chance:.1%}" if chance >= 0.001 else f"10^{math.floor(math.log10(max(chance, 1e-300)))}"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Fade:
-    """Acceptance that ends during a run."""
-
-    position: float | None  # tokens before the end of acceptance; None if unknown
-    # before, after: shares of steps that accept a draft token
-    before: float
-    after: float
-    steps: float  # steps after the end
-    stays: bool  # whether acceptance stays at zero until the end of the text
-
-
-def fade(course: Sequence[Stretch]) -> Fade | None:
-    """Where acceptance ends during a run; None if it does not."""
-    course = [stretch for stretch in course if stretch.steps > 0]
-    if course and all(stretch.position is not None for stretch in course):
-        return _by_position(sorted(course, key=lambda stretch: stretch.position or 0.0))
-    return _by_report(course)
-
-
-def _by_position(course: Sequence[Stretch]) -> Fade | None:
-    """The most likely change between two rates, if the second is about zero."""
-    steps = list(accumulate(stretch.steps for stretch in course))
-    hits = list(accumulate(stretch.hits for stretch in course))
-    cuts = [
-        cut
-        for cut in range(len(course) - 1)
-        if steps[cut] >= FEWEST and steps[-1] - steps[cut] >= FEWEST
-    ]
-    if not cuts:
-        return None
-
-    def evidence(cut: int) -> float:
-        return _likelihood(hits[cut], steps[cut]) + _likelihood(
-            hits[-1] - hits[cut], steps[-1] - steps[cut]
-        )
-
-    cut = max(cuts, key=evidence)
-    before, after = hits[cut] / steps[cut], (hits[-1] - hits[cut]) / (steps[-1] - steps[cut])
-    if (
-        before < ALIVE
-        or after > DEAD
-        or evidence(cut) - _likelihood(hits[-1], steps[-1]) < EVIDENCE
-    ):
-        return None
-    return Fade(course[cut + 1].position, before, after, steps[-1] - steps[cut], stays=True)
-
-
-def _by_report(course: Sequence[Stretch]) -> Fade | None:
-    """Reports that accept nothing among others that accept much."""
-    long = [stretch for stretch in course if stretch.steps >= FEWEST]
-    dead = [stretch for stretch in long if stretch.hits / stretch.steps <= DEAD]
-    alive = [stretch for stretch in long if stretch.hits / stretch.steps >= ALIVE]
-    if not dead or not alive:
-        return None
-    before, after = (
-        sum(s.hits for s in part) / sum(s.steps for s in part) for part in (alive, dead)
-    )
-    steps = sum(stretch.steps for stretch in dead)
-    if -steps * math.log1p(-min(before, 0.999)) < EVIDENCE:
-        return None
-    runs = [found for found, _ in groupby(stretch.hits / stretch.steps <= DEAD for stretch in long)]
-    return Fade(None, before, after, steps, stays=runs == [False, True])
-
-
-def _likelihood(hits: float, steps: float) -> float:
-    """The logarithm of the likelihood of so many hits at the rate that explains them best."""
-    return sum(count * math.log(count / steps) for count in (hits, steps - hits) if count > 0)
-
-
-def drop(rates: Sequence[float], steps: float | None) -> tuple[int, float] | None:
-    """The first index from which windows accept nothing, and the probability of this by chance,
-    that is, if each index accepted as often as all earlier ones together; None if there is none.
-    `rates` are shares of the steps by index."""
-    steps = steps or UNKNOWN_STEPS
-    for index in range(1, len(rates)):
-        reached = rates[index - 1]
-        earlier = sum(rates[:index]) / (1 + sum(rates[: index - 1]))
-        chance = (1 - min(earlier, 1.0)) ** (steps * reached)
-        if earlier >= ALIVE and rates[index] <= DEAD * reached and chance < CHANCE:
-            return index, chance
-    return None

@@ -167,7 +167,7 @@ def _speeds(runs: list[_Block], plain: list[_Block]) -> dict[str, Any]:
 
 class _Kind(NamedTuple):
     """Names of a report's counts; without `drafted` the draft tokens are the accepted and
-    rejected ones."""
+    rejected ones: those that LM Studio ignored were not sent to the target."""
 
     form: Format
     accepted: str

@@ -3,13 +3,21 @@ server by its endpoint."""
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import to_json
 from rich.console import Console
 
-from naive_speculate.arguments import Parser, lines_of_file, parsed, positive, positive_number
+from naive_speculate.arguments import (
+    Parser,
+    lines_of_file,
+    parsed,
+    positive,
+    positive_number,
+    print_json,
+)
 from naive_speculate.tables import Output, progress_bar
 from naive_speculate.tools.prove.plan import PROMPTS
 
@@ -29,6 +37,12 @@ _fields = parsed(
 )
 
 
+_MERGES = (
+    "merges tokens of one text into one entry of top_logprobs, so that their probabilities are not"
+    " known: give a local copy of the model with --reference FOLDER"
+)
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog="naive_speculate prove",
@@ -44,6 +58,13 @@ def _parser() -> Parser:
     what = "what can be imported, such as my_drafter:MyDrafter; or a registered name"
     parser.add_argument("name", metavar="MODULE:NAME", nargs="?", help=what)
     add = parser.add_argument_group("a server").add_argument
+    _add_tests(add)
+    _add_requests(add)
+    return parser
+
+
+def _add_tests(add: Callable[..., Any]) -> None:
+    """Options of what is tested."""
     add(
         "--endpoint",
         metavar="URL",
@@ -75,6 +96,10 @@ def _parser() -> Parser:
         metavar="N",
         help="samples per prompt and temperature, instead of --bias",
     )
+
+
+def _add_requests(add: Callable[..., Any]) -> None:
+    """Options of the requests, their limits, and the output."""
     add(
         "--concurrency",
         type=positive,
@@ -127,7 +152,6 @@ def _parser() -> Parser:
         help="of the requests' seeds (default: %(default)s)",
     )
     add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
-    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -150,10 +174,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prove_server(args: argparse.Namespace) -> int:
     from naive_speculate.goodness import samples_needed
-    from naive_speculate.tools.prove.evidence import ERROR_RATE, Evidence, Reference, states_raw
-    from naive_speculate.tools.prove.plan import POSITIONS, Record, Settings, send
+    from naive_speculate.tools.prove.evidence import ERROR_RATE, Evidence, states_raw
+    from naive_speculate.tools.prove.plan import LENGTH, POSITIONS, Record, Settings, send
+    from naive_speculate.tools.prove.reference import Reference
     from naive_speculate.tools.prove.report import Report
     from naive_speculate.tools.prove.server import Server
+    from naive_speculate.tools.prove.stated import fetch
 
     prompts = args.prompts
     server = Server(args.endpoint, args.model, args.body, dict(args.header), args.max_seconds)
@@ -163,6 +189,10 @@ def _prove_server(args: argparse.Namespace) -> int:
             f"{server.url} reports no logprobs: give a local copy of the model with --reference"
             " FOLDER"
         )
+    if first.top and server.merges(prompts[0]):
+        if args.reference is None:
+            raise ValueError(f"{server.url} {_MERGES}")
+        server.text_only = True
     reference = None if args.reference is None else Reference(args.reference)
     num_tests = len(prompts) * len(args.temperatures) * POSITIONS + 3
     samples = args.samples or samples_needed(args.bias, server.num_top, ERROR_RATE / num_tests)
@@ -170,17 +200,22 @@ def _prove_server(args: argparse.Namespace) -> int:
         reference is None and any(t != 1 for t in args.temperatures) and states_raw(server, prompts)
     )
     n = server.completions_per_request(prompts[0])
-    shape = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
+    length = LENGTH if first.tokens and not server.text_only else POSITIONS
+    shape = (args.temperatures, samples, args.concurrency, n, length, args.greedy_tokens, args.seed)
     settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *shape)
     record = Record(args.work, settings)
     with progress_bar(Console(stderr=True), transient=True, disable=args.json) as progress:
         cost = send(server, settings, record, args.max_requests, args.max_seconds, progress)
+        if reference is None:
+            fetch(server, settings, record, raw, cost, args.max_requests)
     server.close()
     evidence = Evidence(settings, record, reference, raw, server.num_top)
     own = "its own logprobs" + " (stated before temperature)" * raw
     report = Report(evidence, own if reference is None else f"the copy in {args.reference}", cost)
+    if evidence.merged and not any(finding.fit.degrees for finding in report.findings):
+        raise ValueError(f"{server.url} {_MERGES}")
     if args.json:
-        print(to_json(report.to_dict(), inf_nan_mode="null").decode())
+        print_json(to_json(report.to_dict(), inf_nan_mode="null").decode())
     else:
         report.show(Output())
     return int(report.status)

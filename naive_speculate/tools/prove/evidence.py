@@ -1,5 +1,5 @@
 """What the answers show: tests of token frequencies, adjusted for their number, and the greedy
-texts; and the local copy of the model that they may be tested against.
+texts.
 
 Each sampled token is compared with the distribution after the tokens before it, by rank. The
 rest of the vocabulary is one more cell, with the special tokens and the end of the text, which
@@ -12,18 +12,22 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-import torch
 
 from naive_speculate.goodness import Array, Fit, holm, rank_test, smallest_bias, two_sample_test
-from naive_speculate.infer.inferencer import eos_token_ids
-from naive_speculate.models import load_pair
-from naive_speculate.text import Vocabulary, num_shared
-from naive_speculate.tools.differ.scores import Scores, gaps
 from naive_speculate.tools.prove.plan import POSITIONS, Record, Request, Settings, requests
-from naive_speculate.tools.prove.server import Answer, Server, ServerError
+from naive_speculate.tools.prove.reference import Reference
+from naive_speculate.tools.prove.server import (
+    Answer,
+    Context,
+    Entries,
+    Server,
+    ServerError,
+    is_missing,
+    is_short,
+)
+from naive_speculate.tools.prove.stated import context_of
 
 ERROR_RATE = 0.001  # the probability of any false alarm on a correct server
 NEAR_TIE = (
@@ -33,8 +37,8 @@ _LOOKS = 3  # times that each prompt is tried to see what a server's logprobs me
 MORE_REFERENCE = (
     10  # how many times as many texts the local copy samples where the server reports no tokens
 )
+_FEWEST = 5  # outcomes of a context that is tested where a server merges tokens
 _UNLISTED = re.compile(r"|<[^<>\s]+>|.*\ufffd.*", re.DOTALL)
-Entries = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,9 @@ class Finding:
     fit: Fit  # the test
     p_value: float  # adjusted for the number of tests
     smallest_bias: float  # the total variation that it finds with 90% power
+    # of the outcomes, those that may be draft tokens: those of steps with drafts, if the server's
+    # missing logprobs show them, else those after the first token
+    num_drafted: int = 0
 
     @property
     def differs(self) -> bool:
@@ -56,9 +63,10 @@ class Finding:
 class Greedy:
     """The greedy texts."""
 
-    # num_texts, num_tokens: what was compared
+    # num_texts, num_tokens: what was compared, and the tokens that no logprobs were known of
     num_texts: int
     num_tokens: int
+    num_left_out: int
     num_differing: (
         int  # tokens that are less probable than the most probable one by more than a near tie
     )
@@ -75,73 +83,7 @@ class _Outcome:
     context: tuple[str, ...]
     rank: int
     probs: Array
-
-
-class Reference:
-    """A local copy of the server's model: exact distributions after any tokens, in float32.
-    `folder`: the model, as for `load_pair`. Raises `ValueError` if it cannot be loaded or has no
-    tokenizer."""
-
-    def __init__(self, folder: str) -> None:
-        self.scores = Scores(load_pair(folder, dtype="float32"))
-        if self.scores.pair.tokenizer is None:
-            raise ValueError(f"reference={folder!r} has no tokenizer")
-        self.vocabulary = Vocabulary(self.scores.pair.tokenizer)
-        texts = [self.vocabulary.text_of(token) for token in range(self.scores.pair.vocab_size)]
-        shared = Counter(texts)
-        self.id_of = {text: token for token, text in enumerate(texts) if shared[text] == 1}
-        self.texts = texts
-        self.logits = lru_cache(maxsize=64)(self._logits)
-        self.top = lru_cache(maxsize=None)(self._top)
-
-    def _logits(self, prompt: str, token_ids: tuple[int, ...]) -> torch.Tensor:
-        return self.scores.whole([*self.vocabulary.encode(prompt), *token_ids])[-1]
-
-    def _top(
-        self, prompt: str, tokens: tuple[str, ...], temperature: float, count: int
-    ) -> Entries | None:
-        """The most probable tokens after these and their log-probabilities; None if a text is
-        not one token's."""
-        ids = tuple(self.id_of.get(token, -1) for token in tokens)
-        if -1 in ids:
-            return None
-        found = torch.log_softmax(self.logits(prompt, ids).double() / temperature, -1).topk(count)
-        return tuple(
-            (self.texts[i], value)
-            for value, i in zip(found.values.tolist(), found.indices.tolist(), strict=True)
-        )
-
-    def sample(self, prompt: str, temperature: float, count: int, seed: int) -> list[str]:
-        """Texts of as many tokens as are tested, decoded plainly."""
-        random, drawn = np.random.default_rng(seed), Counter[tuple[int, ...]]({(): count})
-        ends = eos_token_ids(self.scores.pair.target)
-        for _ in range(POSITIONS):
-            longer: Counter[tuple[int, ...]] = Counter()
-            for ids, times in drawn.items():
-                if ids and ids[-1] in ends:
-                    longer[ids] += times
-                    continue
-                probs = torch.softmax(self.logits(prompt, ids).double() / temperature, -1).numpy()
-                for token, number in Counter(
-                    random.choice(len(probs), times, p=probs / probs.sum()).tolist()
-                ).items():
-                    longer[(*ids, token)] += number
-            drawn = longer
-        tokenizer = self.scores.pair.tokenizer
-        return [
-            text
-            for ids, times in drawn.items()
-            for text in [tokenizer.decode(ids, skip_special_tokens=True)] * times
-        ]
-
-    def gaps(self, prompt: str, text: str) -> list[float]:
-        """How much less probable each token of a text is than the most probable one there, in
-        nats."""
-        before, whole = self.vocabulary.encode(prompt), self.vocabulary.encode(prompt + text)
-        start = num_shared(before, whole)
-        if start < 1 or start == len(whole):
-            return []
-        return gaps(self.scores.whole(whole)[start - 1 : -1], whole[start:]).tolist()
+    drafted: bool
 
 
 class Evidence:
@@ -171,13 +113,48 @@ class Evidence:
         )  # by prompt and temperature
         for request, answer in self.answers:
             self.texts[request.prompt, request.temperature].append(answer.text)
+        self.tells_drafts = any(
+            is_missing(entries, num_top) for _, answer in self.answers for entries in answer.top
+        )
+        self.stated, self.merged = self._stated()
+        self.num_left_out = 0  # sampled tokens that could not be tested
+
+    def _stated(self) -> tuple[dict[Context, Entries], set[Context]]:
+        """What the server states after each context, and the contexts in which it merges tokens
+        of one text into one entry."""
+        stated, merged = dict[Context, Entries](self.record.stated), set[Context]()
+        confirmed, seen = set[Context](), Counter[Context]()
+        for request, answer in self.answers:
+            for position, entries in enumerate(answer.top):
+                context = context_of(request, answer, position, self.raw)
+                if is_missing(entries, self.num_top):
+                    continue
+                stated.setdefault(context, entries)
+                seen[context] += 1
+                if is_short(entries, self.num_top):
+                    merged.add(context)
+                if entries[-1][0] != answer.tokens[position]:
+                    confirmed.add(context)  # the sampled token was not added to the list
+        if merged:
+            merged |= {
+                context for context in seen if seen[context] < _FEWEST or context not in confirmed
+            }
+        return stated, merged
+
+    def _entries(self, request: Request, answer: Answer, position: int) -> Entries | None:
+        """What is known of a token's distribution; None if nothing is, or not for certain."""
+        context = context_of(request, answer, position, self.raw)
+        if context in self.merged:
+            return None
+        own = answer.top[position] if position < len(answer.top) else ()
+        return self.stated.get(context) if is_missing(own, self.num_top) else own
 
     def findings(self) -> list[Finding]:
         """All tests, the most significant first."""
         sampled = [(request, answer) for request, answer in self.answers if request.temperature]
         by_token = self.reference is None or any(answer.tokens for _, answer in sampled)
         tests = self._by_token(sampled) if by_token else self._by_text()
-        adjusted = holm([fit.p_value for _, fit in tests])
+        adjusted = holm([fit.p_value for _, fit, _ in tests])
         rate = ERROR_RATE / max(1, len(tests))
         found = [
             Finding(
@@ -185,8 +162,9 @@ class Evidence:
                 fit,
                 p_value,
                 smallest_bias(fit.num_samples, fit.degrees, rate) if fit.degrees else 1.0,
+                num_drafted,
             )
-            for (name, fit), p_value in zip(tests, adjusted, strict=True)
+            for (name, fit, num_drafted), p_value in zip(tests, adjusted, strict=True)
         ]
         return sorted(found, key=lambda finding: (finding.p_value, -finding.fit.bias))
 
@@ -199,7 +177,7 @@ class Evidence:
         sampled = [texts for (_, temperature), texts in self.texts.items() if temperature]
         return bool(sampled) and all(len(texts) > 1 and len(set(texts)) == 1 for texts in sampled)
 
-    def _by_token(self, sampled: Sequence[tuple[Request, Answer]]) -> list[tuple[str, Fit]]:
+    def _by_token(self, sampled: Sequence[tuple[Request, Answer]]) -> list[tuple[str, Fit, int]]:
         groups: dict[str, list[_Outcome]] = defaultdict(list)
         ways: dict[str, list[_Outcome]] = defaultdict(list)
         for outcome in self._outcomes(sampled):
@@ -210,46 +188,47 @@ class Evidence:
             )
             groups[name].append(outcome)
             ways[f"all prompts, {request.way.name}"].append(outcome)
-        tests = [(name, rank_test(_strata(outcomes))) for name, outcomes in groups.items()]
-        return tests + [(name, rank_test([_stacked(outcomes)])) for name, outcomes in ways.items()]
+        tests = [
+            (name, rank_test(_strata(outcomes)), sum(one.drafted for one in outcomes))
+            for name, outcomes in groups.items()
+        ]
+        # outcomes of all positions together find no bias of drafted ones alone
+        return tests + [
+            (name, rank_test([_stacked(outcomes)]), 0) for name, outcomes in ways.items()
+        ]
 
     def _outcomes(self, sampled: Sequence[tuple[Request, Answer]]) -> Iterator[_Outcome]:
-        stated: dict[tuple[int, float, tuple[str, ...]], Entries] = {}
-        for request, answer in sampled:
-            for position, listed in enumerate(answer.top):
-                stated.setdefault(
-                    (request.prompt, request.temperature, answer.tokens[:position]), listed
-                )
+        self.num_left_out = 0
         for request, answer in sampled:
             ended = answer.ended and bool(
                 answer.tokens or not answer.text
             )  # otherwise its tokens are not known
             for position in range(min(POSITIONS, len(answer.tokens) + ended)):
-                context, token = (
-                    answer.tokens[:position],
-                    "".join(answer.tokens[position : position + 1]),
-                )
-                own = answer.top[position] if position < len(answer.top) else None
-                entries: Entries | None = own or stated.get(
-                    (request.prompt, request.temperature, context)
-                )
+                context = answer.tokens[:position]
+                token = "".join(answer.tokens[position : position + 1])
+                drafted = position > 0 and not self.tells_drafts
+                if position < len(answer.top) and is_missing(answer.top[position], self.num_top):
+                    drafted = True
                 if self.reference is not None:
                     prompt = self.settings.prompts[request.prompt]
                     entries = self.reference.top(prompt, context, request.temperature, self.num_top)
+                else:
+                    entries = self._entries(request, answer, position)
                 if entries is None:
+                    self.num_left_out += position < len(answer.tokens)
                     continue
                 rank, probs = self._ranked(token, entries, request.temperature)
                 if rank is not None:
-                    yield _Outcome(request, position, context, rank, probs)
+                    yield _Outcome(request, position, context, rank, probs, drafted)
 
     def _ranked(self, token: str, entries: Entries, temperature: float) -> tuple[int | None, Array]:
         """The token's rank, and the probabilities of the ranks and of the rest; no rank if the
         token is left out."""
-        listed = [
-            (text, value)
-            for text, value in entries[: self.num_top]
-            if not _UNLISTED.fullmatch(text)
-        ]
+        sums: dict[str, float] = {}  # several tokens may have one text
+        for text, value in entries[: self.num_top]:
+            if not _UNLISTED.fullmatch(text):
+                sums[text] = float(np.logaddexp(sums.get(text, -math.inf), value))
+        listed = sorted(sums.items(), key=lambda item: -item[1])
         ranks = {text: rank for rank, (text, _) in enumerate(listed)}
         probs = np.zeros(self.num_top + 1)
         values = np.array([value for _, value in listed])
@@ -267,7 +246,7 @@ class Evidence:
         probs[-1] = max(0.0, 1 - probs.sum())
         return ranks.get(token, self.num_top), probs / probs.sum()
 
-    def _by_text(self) -> list[tuple[str, Fit]]:
+    def _by_text(self) -> list[tuple[str, Fit, int]]:
         assert self.reference is not None
         tests = []
         for (index, temperature), texts in self.texts.items():
@@ -286,6 +265,7 @@ class Evidence:
                     (
                         f"prompt {index + 1}, temperature {temperature:g}, {what}",
                         two_sample_test(a, b),
+                        len(texts),
                     )
                 )
         return tests
@@ -295,17 +275,17 @@ class Evidence:
         by_prompt = {
             prompt: texts for (prompt, temperature), texts in self.texts.items() if not temperature
         }
+        left_out = 0
         if self.reference is None:
-            answers = [answer for request, answer in self.answers if not request.temperature]
-            listed = [
-                (token, dict(top))
-                for answer in answers
-                for token, top in zip(answer.tokens, answer.top, strict=True)
-            ]
-            gaps = [
-                max(values.values(), default=0.0) - values.get(token, -math.inf)
-                for token, values in listed
-            ]
+            gaps = []
+            for request, answer in self.answers:
+                for position, token in enumerate(answer.tokens if not request.temperature else ()):
+                    entries = self._entries(request, answer, position)
+                    if entries is None:
+                        left_out += 1
+                        continue
+                    values = [value for text, value in entries if text == token]
+                    gaps.append(entries[0][1] - max(values, default=-math.inf))
         else:
             prompts, gaps_of = self.settings.prompts, self.reference.gaps
             gaps = [
@@ -317,7 +297,12 @@ class Evidence:
         differing = sum(gap > NEAR_TIE for gap in gaps)
         parted = sum(len({*texts}) > 1 for texts in by_prompt.values())
         return Greedy(
-            sum(map(len, by_prompt.values())), len(gaps), differing, max(gaps, default=0.0), parted
+            sum(map(len, by_prompt.values())),
+            len(gaps),
+            left_out,
+            differing,
+            max(gaps, default=0.0),
+            parted,
         )
 
 

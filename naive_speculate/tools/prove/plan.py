@@ -1,7 +1,6 @@
 """Which requests are sent, the file that records their answers, and the run that sends them:
 several at once, within limits of number and time, until they are answered or Ctrl-C stops it."""
 
-import contextlib
 import json
 import random
 import threading
@@ -16,11 +15,14 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from rich.progress import Progress
 
-from naive_speculate.tools.prove.server import Answer, Server, ServerError
+from naive_speculate.tools.prove.server import Answer, Context, Entries, Server, ServerError
 
-POSITIONS = 3  # tokens of a sampled text
+POSITIONS = 3  # tokens of a sampled text that are tested
+LENGTH = 8  # tokens of a sampled text: engines draft less where a text is about to end
 _ATTEMPTS = 3
 _ANSWERS = TypeAdapter(list[Answer])
+_CONTEXT: TypeAdapter[Context] = TypeAdapter(Context)
+_ENTRIES: TypeAdapter[Entries] = TypeAdapter(Entries)
 PROMPTS = (
     "The capital of France is the city of",
     "Once upon a time there was a little",
@@ -55,7 +57,9 @@ class Settings:
     samples: int  # per prompt and temperature
     concurrency: int  # requests at once
     n: int  # completions per request that the server gives
-    greedy_tokens: int  # length of the greedy texts
+    # length: tokens of a sampled text; greedy_tokens: of a greedy one
+    length: int
+    greedy_tokens: int
     seed: int  # of the requests' seeds
 
     @property
@@ -83,7 +87,7 @@ class Request:
 
     def fields(self, settings: Settings) -> dict[str, Any]:
         """The fields that differ between requests."""
-        length = POSITIONS if self.temperature else settings.greedy_tokens
+        length = settings.length if self.temperature else settings.greedy_tokens
         seed = {"seed": self.seed} if self.way.seeded else {}
         n = {"n": self.way.n} if self.way.n > 1 and self.temperature else {}
         return {"max_tokens": length, "temperature": self.temperature, **seed, **n}
@@ -115,24 +119,27 @@ class Record:
 
     def __init__(self, path: Path | None, settings: Settings) -> None:
         self.path, self.answers = path, dict[int, list[Answer]]()
+        self.stated = dict[Context, Entries]()  # logprobs that were requested by prefix
         header = json.loads(json.dumps(asdict(settings)))
-        lines = (
-            path.read_text(encoding="utf-8").splitlines()
-            if path is not None and path.exists()
-            else []
-        )
+        text = path.read_bytes() if path is not None and path.exists() else b""
+        lines = text.split(b"\n") if text else []  # only there: an answer may hold U+2028
         try:
             if lines and json.loads(lines[0]) != header:
                 raise ValueError(
                     f"{path} holds answers to other settings: choose another file or delete it"
                 )
             for line in lines[1:]:
-                with contextlib.suppress(
-                    json.JSONDecodeError
-                ):  # it was cut off when the process ended
+                try:
                     entry = json.loads(line)
-                    self.answers[entry["request"]] = _ANSWERS.validate_python(entry["answers"])
-        except (json.JSONDecodeError, KeyError, TypeError, ValidationError):
+                except ValueError:  # it was cut off when the process ended, even within a letter
+                    continue
+                if "stated" in entry:
+                    self.stated[_CONTEXT.validate_python(entry["stated"])] = (
+                        _ENTRIES.validate_python(entry["top"])
+                    )
+                    continue
+                self.answers[entry["request"]] = _ANSWERS.validate_python(entry["answers"])
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValidationError):
             raise ValueError(f"{path} is not a record of prove") from None
         if not lines:
             self._write(header)
@@ -142,9 +149,14 @@ class Record:
         self.answers[request.number] = answers
         self._write({"request": request.number, "answers": [asdict(answer) for answer in answers]})
 
+    def add_stated(self, context: Context, entries: Entries) -> None:
+        """Record what the server states after a context."""
+        self.stated[context] = entries
+        self._write({"stated": context, "top": entries})
+
     def _write(self, entry: dict[str, Any]) -> None:
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
+            with self.path.open("a", encoding="utf-8", newline="\n") as file:
                 file.write("\n" * (file.tell() > 0) + json.dumps(entry, ensure_ascii=False))
 
 

@@ -1,13 +1,14 @@
 """One page: what was tested, what differs, how certain that is, and what it cost."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from naive_speculate.goodness import POWER
+from naive_speculate.goodness import POWER, smallest_bias
 from naive_speculate.tables import table
 from naive_speculate.text import visible
 from naive_speculate.tools.prove.evidence import ERROR_RATE, NEAR_TIE, Evidence, Finding
@@ -24,6 +25,46 @@ class Status(IntEnum):
     UNDECIDED = 3
 
 
+@dataclass(frozen=True)
+class Drafted:
+    """What was tested of draft tokens."""
+
+    # whether the server shows which tokens are of steps with drafts, by their missing logprobs;
+    # otherwise all tokens after the first may be
+    known: bool
+    num_tokens: int  # sampled tokens of steps with drafts that were tested
+    num_left_out: int  # sampled tokens whose probabilities are not known
+    smallest_bias: float | None  # the total variation that is found with 90% power in them
+
+    @classmethod
+    def of(cls, evidence: Evidence, findings: Sequence[Finding]) -> "Drafted":
+        """Of the tests of token frequencies."""
+        rate = ERROR_RATE / max(1, len(findings))
+        found = [one for one in findings if one.num_drafted and one.fit.degrees]
+        biases = [smallest_bias(one.num_drafted, one.fit.degrees, rate) for one in found]
+        num_tokens = sum(one.num_drafted for one in findings)
+        least = min(biases, default=None)
+        return cls(evidence.tells_drafts, num_tokens, evidence.num_left_out, least)
+
+    def __str__(self) -> str:
+        which = (
+            "of steps with drafts (the server states no logprobs there; they were requested by"
+            " prefix)"
+            if self.known
+            else "that may be drafted (the first token never is)"
+        )
+        found = (
+            "no bias could be found in them"
+            if self.smallest_bias is None
+            else f"a bias in them from {self.smallest_bias:.3f} is found with {POWER:.0%} power"
+        )
+        return f"{self.num_tokens} sampled tokens were tested {which}: {found}." + (
+            f" {self.num_left_out} more are left out, as their probabilities are not known."
+            if self.num_left_out
+            else ""
+        )
+
+
 class Report:
     """The result for a server, whose answers were compared with `against`; `cost` is of this
     run."""
@@ -31,6 +72,7 @@ class Report:
     def __init__(self, evidence: Evidence, against: str, cost: Cost) -> None:
         self.settings, self.against = evidence.settings, against
         self.findings, self.greedy = evidence.findings(), evidence.greedy()
+        self.drafted = Drafted.of(evidence, self.findings)
         self.num_answers = len(
             evidence.answers
         )  # completions that were tested, those of an earlier run included
@@ -65,7 +107,10 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """For pydantic's JSON."""
-        names = ("settings", "against", "greedy", "num_answers", "cost", "complete", "one_text")
+        names = [
+            *("settings", "against", "greedy", "drafted", "num_answers", "cost", "complete"),
+            "one_text",
+        ]
         parts = {name: getattr(self, name) for name in names}
         tests = [
             asdict(one) | {"differs": one.differs, "interval": one.fit.interval}
@@ -99,12 +144,19 @@ class Report:
         say(f"  {len(differing)} of {len(self.findings)} tests of token frequencies{shown}")
         rows = [_row(finding) for finding in self.findings[:_SHOWN]]
         styles = ["bold red" if finding.differs else "" for finding in self.findings[:_SHOWN]]
-        console.print(table(rows, left=["test"], styles=styles), soft_wrap=False)
+        shown_table = table(rows, left=["test"], styles=styles, box=None, padding=(0, 1, 0, 0))
+        console.print(shown_table, soft_wrap=False)
+        say("  T: temperature; p: adjusted; finds: from which bias on, with 90% power")
         say(
             f"  {greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts}"
             " texts are less probable than the most probable one by more than a near tie"
             f" ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}. The texts of"
             f" {greedy.num_parted} prompts are not all the same."
+            + (
+                f" {greedy.num_left_out} more are left out, as their probabilities are not known."
+                if greedy.num_left_out
+                else ""
+            )
         )
         say("How certain", "bold")
         say(
@@ -118,6 +170,7 @@ class Report:
                 f"  A bias (total variation) from {least:.3f} in the largest test to {most:.3f} in"
                 f" the smallest is found with {POWER:.0%} power."
             )
+            say(f"  {self.drafted}")
         say("Cost", "bold")
         say(
             f"  {cost.num_requests} requests in {cost.seconds:.0f} s"
@@ -129,10 +182,10 @@ class Report:
 def _row(finding: Finding) -> dict[str, str]:
     low, high = finding.fit.interval
     return {
-        "test": finding.name,
+        "test": finding.name.replace("temperature", "T").replace(", position", ", token"),
         "samples": f"{finding.fit.num_samples}",
         "bias": f"{finding.fit.bias:.3f}",
         "95% interval": f"{low:.3f} to {high:.3f}",
-        "adjusted p": f"{finding.p_value:.2g}",
-        "finds from": f"{finding.smallest_bias:.3f}",
+        "p": f"{finding.p_value:.2g}",
+        "finds": f"{finding.smallest_bias:.3f}",
     }

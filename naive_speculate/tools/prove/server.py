@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -22,8 +22,10 @@ _MOST_LIKELY = (
     10,
     5,
 )  # how many of the most probable tokens are requested: OpenAI's own API allows 5
+_LIMITS = (1, 2, 3, 4, 5, 8)  # how many servers list at most, whatever is requested
 _TIMEOUT = 120.0  # seconds until an answer is whole
 _COMPLETIONS = 4  # requested at once
+_IDS = {"return_tokens_as_token_ids": True}  # vLLM's: each token is its own entry then
 _NEVER_HELPED = (401, 403, 404, 405)
 
 
@@ -36,6 +38,24 @@ class ServerError(ValueError):
         self.refused = refused
 
 
+Entries = tuple[tuple[str, float], ...]
+"""Tokens' texts and log-probabilities, the most probable first. Several may have one text."""
+Context = tuple[int, float, tuple[str, ...]]
+"""A prompt's index, the temperature at which logprobs are stated, and the tokens so far."""
+_WHOLE = 0.999  # the probability from which a short list is the whole distribution
+
+
+def is_missing(entries: Entries, num_top: int) -> bool:
+    """Whether the logprobs of a token are left out, as llama.cpp's server does in steps with
+    drafts."""
+    return not entries or (len(entries) == 1 < num_top and entries[0][1] == 0)
+
+
+def is_short(entries: Entries, num_top: int) -> bool:
+    """Whether entries are missing from a list, because tokens of one text were merged."""
+    return len(entries) < num_top and sum(math.exp(value) for _, value in entries) < _WHOLE
+
+
 @dataclass(frozen=True)
 class Answer:
     """One completion."""
@@ -43,8 +63,9 @@ class Answer:
     text: str
     tokens: tuple[str, ...]  # the text of each token, if the server reports logprobs
     # at each token the most probable tokens' texts and log-probabilities, most probable first
-    top: tuple[tuple[tuple[str, float], ...], ...]
+    top: tuple[Entries, ...]
     ended: bool  # whether the model ended it, not the limit
+    ids: tuple[int, ...] = ()  # of the tokens, if the server states them
 
 
 class Server:
@@ -52,6 +73,8 @@ class Server:
     request, and the seconds within which it must answer."""
 
     deadline = math.inf  # of all requests, on `time.monotonic`
+    refuses_ids = False  # whether it takes no ids after a text
+    text_only = False  # whether the tokens are ignored, as several have one text
 
     def __init__(
         self,
@@ -72,7 +95,7 @@ class Server:
         except (httpx.InvalidURL, ValueError) as error:
             raise ValueError(f"endpoint or header is not valid: {error}") from None
 
-    def complete(self, prompt: str, **fields: Any) -> list[Answer]:
+    def complete(self, prompt: str | list[str | int], **fields: Any) -> list[Answer]:
         """The completions of a prompt. Raises `ServerError` if there are none."""
         body = {
             "model": self.model,
@@ -97,6 +120,8 @@ class Server:
             if answers := [
                 _answer(choice, self.num_top) for choice in json.loads(content)["choices"]
             ]:
+                if self.text_only:
+                    return [replace(answer, tokens=(), top=()) for answer in answers]
                 return answers
             raise ValueError("no choices")
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
@@ -130,6 +155,52 @@ class Server:
                     raise
         raise errors[0]
 
+    def merges(self, prompt: str) -> bool:
+        """Whether the server merges tokens of one text into one entry, so that their
+        probabilities cannot be known; a server that lists fewer tokens than requested is asked
+        for as many. Where the server can name tokens by their ids, it is asked to."""
+        given = self.fields
+        for more in ({}, _IDS):
+            self.fields = given | more
+            try:
+                if not self._is_short(prompt):
+                    return False
+            except ServerError as error:
+                if not error.refused:
+                    raise
+        self.fields = given
+        return True
+
+    def _is_short(self, prompt: str) -> bool:
+        """Whether a list is shorter than requested, however many are requested."""
+        wanted = self.num_top
+        for _ in range(2):
+            answer = self.complete(prompt, max_tokens=1, temperature=1.0)[0]
+            if not answer.top or not is_short(answer.top[0], self.num_top):
+                return False
+            if (num := len(answer.top[0])) not in _LIMITS:
+                break
+            self.num_top = num
+        self.num_top = wanted
+        return True
+
+    def after(
+        self, prompt: str, tokens: tuple[str, ...], ids: tuple[int, ...], temperature: float
+    ) -> Entries:
+        """What the server states for the first token after a prompt and tokens of its answer: by
+        their ids where the server states these and takes them after a text, else by their text."""
+        fields = {"max_tokens": 1, "temperature": temperature}
+        if ids and not self.refuses_ids:
+            try:
+                answer = self.complete([prompt, *ids], **fields)[0]
+                return answer.top[0] if answer.top else ()
+            except ServerError as error:
+                if not error.refused:
+                    raise
+                self.refuses_ids = True
+        answer = self.complete(prompt + "".join(tokens), **fields)[0]
+        return answer.top[0] if answer.top else ()
+
     def completions_per_request(self, prompt: str) -> int:
         """How many completions the server gives if several are requested; 1 if it refuses that."""
         try:
@@ -149,16 +220,20 @@ def _answer(choice: dict[str, Any], num_top: int) -> Answer:
     """A completion from OpenAI's format of completions, or of chats, which newer llama.cpp
     servers use for both."""
     logprobs = choice.get("logprobs") or {}
+    ids = list[Any]()
     if logprobs.get("content"):
-        tokens = [entry["token"] for entry in logprobs["content"]]
+        content = logprobs["content"]
+        tokens = [entry["token"] for entry in content]
+        ids = [entry.get("id") for entry in content]
         listed = [
-            {top["token"]: top["logprob"] for top in entry["top_logprobs"]}
-            for entry in logprobs["content"]
+            [(top["token"], top["logprob"]) for top in entry.get("top_logprobs") or ()]
+            for entry in content
         ]
     else:
-        tokens, listed = logprobs.get("tokens") or [], logprobs.get("top_logprobs") or []
+        tokens = logprobs.get("tokens") or []
+        listed = [list((top or {}).items()) for top in logprobs.get("top_logprobs") or []]
     # The sampled token may have been added to the list: what is tested must not depend on it.
-    ordered = [sorted(entries.items(), key=lambda item: -item[1])[:num_top] for entries in listed]
+    ordered = [sorted(entries, key=lambda item: -item[1])[:num_top] for entries in listed]
     top = tuple(tuple((str(text), float(value)) for text, value in entries) for entries in ordered)
     num = min(len(tokens), len(top))
     return Answer(
@@ -166,4 +241,5 @@ def _answer(choice: dict[str, Any], num_top: int) -> Answer:
         tuple(map(str, tokens[:num])),
         top[:num],
         choice.get("finish_reason") == "stop",
+        tuple(ids[:num]) if all(isinstance(one, int) for one in ids[:num]) else (),
     )

@@ -217,6 +217,12 @@ def test_a_tensor_that_is_not_known_is_refused_by_name(llama_file):
         load_pair(path, executor="torch")
 
 
+def test_an_architecture_that_transformers_does_not_read_is_refused_with_the_way_out(llama_file):
+    llama_file.write_bytes(llama_file.read_bytes().replace(b"llama", b"lumma"))
+    with pytest.raises(ValueError, match=r"does not read it, .*lumma.*: pip install '.*\[gguf\]'$"):
+        load_pair(llama_file, executor="torch", device="cpu")
+
+
 def test_a_file_that_was_not_copied_in_full_is_one_clear_line(llama_file):
     llama_file.write_bytes(llama_file.read_bytes()[:-4096])
     with pytest.raises(

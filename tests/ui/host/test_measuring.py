@@ -11,13 +11,13 @@ import pytest
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import EventKind, FinishReason
-from naive_speculate.serving import Request
+from naive_speculate.serving import Request, Unavailable
 from naive_speculate.serving.protocol import Reader
 from naive_speculate.serving.run_records import ObservedEngine
-from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair, Trouble
+from naive_speculate.serving.turns import Pool
+from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
 from ui.host.errors import MOST_CHARACTERS, Page
 from ui.host.measuring import BUSY, CAME, SHORT, NotMeasured, in_turn
-from ui.host.visitors import Turns
 from ui.run.runs import Run, Runs
 from ui.run.stage import NONE_SAVED, STOPPED, _server_functions, speedup_of
 
@@ -252,6 +252,34 @@ def test_what_does_not_begin_in_time_is_not_done(monkeypatch):
     assert done == []
 
 
+def test_sessions_take_turns_at_measurements():
+    go_on, done = threading.Event(), list[str]()
+
+    async def all_of_them() -> None:
+        begun, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def first() -> dict[str, object]:
+            loop.call_soon_threadsafe(begun.set)
+            assert go_on.wait(60)
+            return {}
+
+        def work(name: str) -> dict[str, object]:
+            done.append(name)
+            return {}
+
+        asked = [asyncio.create_task(in_turn(first, "many"))]
+        await begun.wait()
+        for number, session in enumerate(("many", "many", "one")):
+            piece = partial(work, f"{session} {number}")
+            asked.append(asyncio.create_task(in_turn(piece, session)))
+        await asyncio.sleep(0)  # all of them ask
+        go_on.set()
+        await asyncio.gather(*asked)
+
+    asyncio.run(all_of_them())
+    assert done == ["one 2", "many 0", "many 1"]
+
+
 def test_the_page_s_functions_that_measure_do_not_block():
     functions = {function.__name__: function for function in _server_functions(Runs())}
     assert [
@@ -264,9 +292,9 @@ MANY, OTHER = Reader("1.1.1.1", "one"), Reader("2.2.2.2", "two")
 
 @pytest.fixture
 def held():
-    """Turns in one thread, with three pieces of a visitor: the first is being worked on until
+    """A pool of one thread, with three pieces of a visitor: the first is being worked on until
     `go` is set."""
-    turns, begun, go, done = Turns(1, "test", most=3), threading.Event(), threading.Event(), []
+    turns, begun, go, done = Pool(1, "test", most=3), threading.Event(), threading.Event(), []
 
     def first() -> None:
         begun.set()
@@ -293,7 +321,7 @@ def test_the_visitor_with_most_waiting_is_refused_where_there_are_too_many(held)
     other = turns.submit(lambda: "checked", OTHER)
     assert turns.size == 4  # one is being worked on
     for refused in (waiting[-1], turns.submit(lambda: None, MANY)):
-        with pytest.raises(Trouble, match="Too many of your runs are waiting"):
+        with pytest.raises(Unavailable, match="Too many of your runs are waiting"):
             refused.result(60)
     go.set()
     assert other.result(60) == "checked"

@@ -4,12 +4,14 @@ strategies' verdicts, and files."""
 import json
 import re
 from base64 import b64decode
+from xml.etree import ElementTree
 
 import pytest
 from markupsafe import escape
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
+from naive_speculate.events.drawing import LAYOUTS
 from naive_speculate.palette import STYLES
 from naive_speculate.theory import expected_accepted
 from tests.ui.handmade import run
@@ -58,9 +60,9 @@ def test_the_browser_gets_what_it_missed_and_odd_questions_get_an_empty_answer()
         {"run": 1},
         "text",
     ):
-        assert [function(odd) for function in (*every[:4], *every[6:])] == [""] * 7
+        assert [function(odd) for function in (*every[:4], *every[6:])] == [""] * 8
     runs, mine = kept(run([(3, 1), (3, 3)]))
-    resync, _, trace, explain, *_ = _server_functions(runs)
+    resync, _, trace, explain, *_, drawing = _server_functions(runs)
     answer = json.loads(resync([mine.id, 4]))
     assert (answer["first"], len(answer["events"]), answer["done"]) == (
         4,
@@ -70,8 +72,23 @@ def test_the_browser_gets_what_it_missed_and_odd_questions_get_an_empty_answer()
     assert trace(mine.id) == mine.trace.to_jsonl()
     for odd in ([0, 3], [2, 2], [-1, 3], [1, 10**9], ["1", 3], [1.0, 3]):
         assert explain([mine.id, *odd]) == ""
+    for odd in ([9, "large"], [0, "huge"], [None, "large"], [0, 3], [0]):
+        assert drawing([mine.id, *odd]) == ""
     assert resync([mine.id, -5]) == resync([mine.id, "3"]) == ""
     assert json.loads(resync([mine.id, 10**9]))["events"] == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_page_gets_a_step_in_its_own_colours_and_in_the_layout_that_it_asks_for(layout):
+    runs, mine = kept(run([(3, 1), (16, 16)]))
+    *_, drawing = _server_functions(runs)
+    for step in (0, 1):
+        svg = drawing([mine.id, step, layout])
+        assert "var(--ns-accepted)" in svg
+        assert "#" not in svg.replace("#39;", "")
+        _, _, width, _ = ElementTree.fromstring(svg).get("viewBox").split()
+        fits = float(width) == LAYOUTS[layout].width
+        assert fits or step == 1, "more columns than fit widen the drawing"
 
 
 def test_a_batch_holds_the_events_where_they_begin_and_whether_they_are_the_last():

@@ -1,5 +1,5 @@
-"""Every place where this page reaches into Gradio, because Gradio has no hook for it. Checked
-against Gradio 6.31.0.
+"""The page's process: how it starts and ends, and every place where this page reaches into
+Gradio, because Gradio has no hook for it. Checked against Gradio 6.31.0.
 
 Each function says why it exists. The rest of `ui` uses only what Gradio documents, with two
 exceptions: `ui.host.errors` and `ui.host.queue` subclass Gradio's page and its queue. Two more
@@ -15,16 +15,18 @@ This module imports Gradio inside its functions: `quick_imports` must run before
 """
 
 import atexit
+import faulthandler
 import gc
 import importlib.util
 import inspect
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -33,6 +35,68 @@ if TYPE_CHECKING:
 CHECKED = "6.31.0"  # the Gradio release for which every patch here was read and tried
 OURS = frozenset({"localhost", "127.0.0.1", "::1"})
 HOST = re.compile(r"(?:([\w.-]+)|\[([0-9a-f:.]+)\])(?::\d{1,5})?", re.ASCII)
+
+
+def prepare() -> None:
+    """Prepare a process that serves the page, before it has threads and models."""
+    end_in_time()
+    silence_native_code()
+
+
+def end_in_time(seconds: float = 8.0) -> None:
+    """Let another process kill this one so many seconds after SIGTERM or Ctrl-C, whatever this
+    one is doing.
+
+    Python runs signal handlers only when the interpreter is free. Its C code writes the signal's
+    number to a pipe at once.
+    """
+    if not hasattr(os, "fork"):
+        return
+    reader, writer = os.pipe()
+    served = os.getpid()
+    if os.fork() > 0:
+        os.close(reader)
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        return
+    os.setsid()  # Ctrl-C is for the other process
+    os.close(writer)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    os.dup2(1, 2)
+
+    def kill(*_: object) -> None:
+        os.kill(served, signal.SIGKILL)
+        os._exit(0)
+
+    signal.signal(signal.SIGALRM, kill)
+    for number in iter(lambda: os.read(reader, 1), b""):  # no byte once the other process has ended
+        if number[0] in (signal.SIGTERM, signal.SIGINT) and not any(
+            signal.getitimer(signal.ITIMER_REAL)
+        ):
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+    os._exit(0)
+
+
+def silence_native_code() -> None:
+    """Let Python alone write to the log. Native libraries print warnings about visitors'
+    input, and not all have a setting against it. A crash of native code still leaves the lines
+    of Python that it came from."""
+    if sys.stderr is None:  # it is closed, but 2 could become the number of a visitor's connection
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        return
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    faulthandler.enable(sys.stderr)
+
+
+def leave(status: int) -> NoReturn:
+    """End the process at once: Python would first search half a million objects for garbage,
+    which takes seconds."""
+    atexit._run_exitfuncs()  # exit handlers of libraries
+    with suppress(OSError):  # the reader may be gone
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
 
 
 @contextmanager
@@ -46,6 +110,7 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
     collector is off: libraries create half a million objects, hardly any of them garbage, and it
     would visit them seven times. Afterwards it ignores them for good.
     """
+    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it at import
     file_of = inspect.getfile
     replaced = {"pandas": _stand_in("pandas")} | ({} if mcp else {"mcp": None})
     replaced = {name: module for name, module in replaced.items() if name not in sys.modules}

@@ -1,0 +1,1 @@
+"""Engines on trial: adapters, the trial, and the report. `python -m benchmarks.engines --help`."""

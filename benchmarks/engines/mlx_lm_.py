@@ -1,0 +1,50 @@
+# /// script
+# requires-python = ">=3.12"
+# dependencies = ["mlx-lm==0.32.2", "mlx==0.32.4", "mlx-cpu==0.32.4"]
+# ///
+"""mlx-lm on Linux's CPU, with a draft model."""
+
+from collections.abc import Callable
+
+import mlx.core as mx
+from mlx_lm import load as load_model
+from mlx_lm.generate import generate_step, speculative_generate_step
+from mlx_lm.sample_utils import make_logits_processors, make_sampler
+from serve import Answer, Ask, Engine, serve
+
+ENGINE = Engine(
+    packages=["mlx-lm", "mlx"],
+    ways=["draft model"],
+    rule="The draft is drawn; it is accepted if the target's own draw is the same token.",
+    source="mlx_lm/generate.py, speculative_generate_step",
+    counts="from_draft marks each token that was drafted and kept.",
+    top_p_first=True,
+)
+
+
+def load(folder: str) -> Callable[[Ask], Answer]:
+    target, draft = (load_model(f"{folder}/{name}")[0] for name in ("target", "draft"))
+
+    def draw(ask: Ask) -> Answer:
+        mx.random.seed(ask.seed)
+        sampler = make_sampler(temp=ask.temperature, top_p=ask.top_p if ask.top_p < 1 else 0.0)
+        processors = None
+        if ask.repetition_penalty != 1.0:
+            processors = make_logits_processors(
+                repetition_penalty=ask.repetition_penalty, repetition_context_size=256
+            )
+        options = {"max_tokens": ask.max_tokens, "sampler": sampler}
+        prompt = mx.array(ask.prompt)
+        if ask.way == "plain":
+            steps = generate_step(prompt, target, logits_processors=processors, **options)
+            return Answer([int(token) for token, _ in steps])
+        steps = speculative_generate_step(
+            prompt, target, draft, num_draft_tokens=3, logits_processors=processors, **options
+        )
+        found = [(int(token), bool(drafted)) for token, _, drafted in steps]
+        return Answer([token for token, _ in found], accepted=sum(drafted for _, drafted in found))
+
+    return draw
+
+
+serve(ENGINE, load)

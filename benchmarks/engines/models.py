@@ -1,0 +1,117 @@
+"""Writes the tiny random models of a trial in the engines' formats.
+
+One folder has the target and the draft as safetensors in the Hub's layout (`target`, `draft`), as
+GGUF files (`target.gguf`, `draft.gguf`) and as tables (`tables.json`): logits of the next token
+by the last one, for samplers that come without a model.
+"""
+
+import json
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+VOCAB, WIDTH, HEADS, LAYERS = 16, 64, 2, 1
+END = 0  # ends a text
+ROPE_BASE = 10_000.0
+TOKENS = ["<e>", *(chr(97 + index) for index in range(VOCAB - 2)), "ab"]
+SEEDS = {"target": 1, "draft": 2}
+
+
+def write(folder: Path) -> None:
+    """Write all of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, seed in SEEDS.items():
+        model = llama(seed)
+        model.save_pretrained(folder / name)
+        tokenizer().save_pretrained(folder / name)
+        write_gguf(model, folder / f"{name}.gguf")
+        write_gguf(model, folder / f"{name}-f16.gguf", half=True)
+    (folder / "tables.json").write_text(json.dumps(tables()), encoding="utf-8")
+
+
+def llama(seed: int) -> LlamaForCausalLM:
+    """A random Llama with logits that differ by a few units."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=WIDTH,
+        intermediate_size=WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS,
+        max_position_embeddings=256,
+        initializer_range=0.15,
+        rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_BASE},
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=END,
+    )
+    model = LlamaForCausalLM(config).eval()
+    return model.half().float()  # float16 has the same weights
+
+
+def tables() -> dict[str, list[list[float]]]:
+    """Logits of the next token by the last one, of target and draft."""
+    random = np.random.default_rng(3)
+    target = random.standard_normal((VOCAB, VOCAB)) * 1.3
+    draft = 0.6 * target + random.standard_normal((VOCAB, VOCAB))
+    return {"target": target.tolist(), "draft": draft.tolist()}
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """One letter per token, a pair of letters, and an end token."""
+    bpe = Tokenizer(models.BPE({text: index for index, text in enumerate(TOKENS)}, [("a", "b")]))
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    bpe.add_special_tokens(["<e>"])
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<e>")
+
+
+def write_gguf(model: LlamaForCausalLM, path: Path, half: bool = False) -> None:
+    """The same weights as GGUF, in float32, or with matrices in float16. llama.cpp rotates
+    neighbouring dimensions, so rows of the query and key projections are reordered."""
+    writer, head = gguf.GGUFWriter(str(path), "llama"), WIDTH // HEADS
+    writer.add_name("tiny")
+    writer.add_vocab_size(VOCAB)
+    writer.add_context_length(256)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(WIDTH)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(head)
+    writer.add_rope_freq_base(ROPE_BASE)
+    kinds = gguf.LlamaFileType
+    writer.add_file_type(kinds.MOSTLY_F16 if half else kinds.ALL_F32)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(TOKENS)
+    writer.add_token_types([3] + [1] * (VOCAB - 1))
+    writer.add_array("tokenizer.ggml.merges", ["a b"])
+    writer.add_eos_token_id(0)
+    writer.add_bos_token_id(0)
+    writer.add_add_bos_token(False)
+    for name, tensor in model.state_dict().items():
+        values = tensor.float()
+        if "q_proj" in name or "k_proj" in name:
+            values = values.view(HEADS, 2, head // 2, WIDTH).transpose(1, 2).reshape(WIDTH, WIDTH)
+        if half and values.ndim > 1:
+            values = values.half()
+        writer.add_tensor(_gguf_name(name), values.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _gguf_name(name: str) -> str:
+    mapping = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, LAYERS)
+    found = mapping.get_name(name, try_suffixes=(".weight",))
+    assert found is not None, name
+    return found

@@ -1,0 +1,72 @@
+"""What an adapter does with a trial's requests. Only the standard library: an adapter runs in its
+engine's own environment.
+
+An adapter is a script with its requirements in its first lines (PEP 723). It calls `serve` with a
+function that loads the two models of a folder and returns `draw(Ask) -> Answer`. Requests and
+answers are JSON objects, one per line.
+"""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One text. `way`: "plain", or one of the adapter's ways to draft."""
+
+    prompt: list[int]
+    way: str = "plain"
+    max_tokens: int = 8
+    seed: int = 0
+    temperature: float = 0.0  # 0: greedy
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Its token ids, and what the engine says of them."""
+
+    token_ids: list[int]
+    drafted: int | None = None  # draft tokens, by the engine's own count
+    accepted: int | None = None
+    logprobs: list[float | None] | None = None
+
+
+Draw = Callable[[Ask], Answer]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What an adapter says of its engine."""
+
+    packages: list[str]  # whose versions are reported; the first is the engine
+    ways: list[str]  # ways to draft
+    rule: str  # its acceptance rule, in words
+    source: str  # file and function that say so
+    counts: str = ""  # what its acceptance figure counts
+    top_p_first: bool = False  # whether top-p is applied before temperature
+    skips: dict[str, str] = field(default_factory=dict)  # settings that it refuses, with the reason
+
+
+def serve(engine: Engine, load: Callable[[str], Draw]) -> None:
+    """Answer the requests on standard input until it ends; `load` gets the models' folder."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # libraries print to standard output
+    with contextlib.redirect_stdout(sys.stderr):
+        draw = load(sys.argv[1])
+        versions = {name: version(name) for name in engine.packages}
+        _say(answers, asdict(engine) | {"versions": versions})
+        for line in sys.stdin:
+            _say(answers, asdict(draw(Ask(**json.loads(line)))))
+
+
+def _say(file: Any, answer: dict[str, Any]) -> None:
+    file.write(json.dumps(answer) + "\n")
+    file.flush()

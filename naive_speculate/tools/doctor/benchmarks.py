@@ -1,0 +1,85 @@
+"""Answers of Spec-Bench (`evaluation/`), one JSON object per line, with the tokens that each step
+gave; and the report of speculators, which measures vLLM."""
+
+import re
+from collections import defaultdict
+from typing import Any
+
+from naive_speculate.tools.doctor.json_objects import objects, whole_number, whole_numbers
+from naive_speculate.tools.doctor.reading import Format, Part, Reading, category, rates_of
+
+_FORM = Format("Spec-Bench", "answers", "evaluation/eval.py, `accept_lengths`")
+_SPECULATORS = Format("vLLM", "speculators' acceptance report", "speculators, its evaluation")
+_ROW = re.compile(
+    r"^\s*(?:Num (drafts|draft tokens|accepted tokens)|Position (\d{1,3}))\s+(\d[\d.]*)\s*$",
+    re.MULTILINE,
+)
+_NO_WINDOW = (
+    "Spec-Bench does not record the window: give it (--num-draft-tokens). The rates per index end"
+    " at the most tokens that a step accepted."
+)
+
+
+def read_spec_bench(text: str) -> Reading | None:
+    """All answers together; None if there are none. Those of a method that accepts nothing give
+    the speed of plain decoding."""
+    methods: dict[str, list[tuple[Part, float, float]]] = defaultdict(list)
+    for choice, answer in objects(text, ("accept_lengths",)):
+        if (one := _of_choice(choice, answer)) is not None:
+            methods[str(answer.get("model_id"))].append(one)
+    speeds: dict[bool, tuple[float, float]] = {True: (0.0, 0.0), False: (0.0, 0.0)}
+    parts = list[Part]()
+    for found in methods.values():
+        drafts = any(part.accepted for part, *_ in found)
+        parts += [part for part, *_ in found] if drafts else []
+        tokens, seconds = speeds[drafts]
+        speeds[drafts] = (
+            tokens + sum(number for _, number, _ in found),
+            seconds + sum(time for *_, time in found),
+        )
+    if not parts:
+        return None
+    rates = [tokens / seconds if seconds else None for tokens, seconds in speeds.values()]
+    return _FORM.total(
+        parts,
+        tokens_per_second=rates[0],
+        plain_tokens_per_second=rates[1],
+        unknown=(_NO_WINDOW,),
+    )
+
+
+def _of_choice(choice: dict[str, Any], answer: dict[str, Any]) -> tuple[Part, float, float] | None:
+    """One answer with its tokens and seconds. `accept_lengths` counts the target's own token,
+    unless the sum is then too small for the text."""
+    lengths = whole_numbers(choice.get("accept_lengths"), "accept_lengths")
+    tokens = sum(whole_numbers(choice.get("new_tokens"), "new_tokens"))
+    if not lengths:
+        return None
+    own = 1
+    if tokens and abs(sum(lengths) + len(lengths) - tokens) < abs(sum(lengths) - tokens):
+        own = 0
+    hits = [max(length - own, 0) for length in lengths]
+    counts = [hits.count(number) for number in range(max(hits) + 1)]
+    times = choice.get("wall_time")
+    seconds = (
+        [time for time in times if isinstance(time, int | float)] if isinstance(times, list) else []
+    )
+    part = Part(sum(hits), None, len(hits), rates_of(counts, None), category=category(answer))
+    return part, float(tokens), float(sum(seconds))
+
+
+def read_speculators(text: str) -> Reading | None:
+    """The report of speculators; None if there is none."""
+    if "Acceptance Report" not in text:
+        return None
+    counts: dict[str, int] = {}
+    rates = list[float]()
+    for name, position, value in _ROW.findall(text):
+        if name:
+            counts[name] = whole_number(float(value), f"Num {name}")
+        elif int(position) == len(rates):
+            rates.append(float(value))
+    if len(counts) < 3:
+        return None
+    part = Part(counts["accepted tokens"], counts["draft tokens"], counts["drafts"], tuple(rates))
+    return _SPECULATORS.total([part])

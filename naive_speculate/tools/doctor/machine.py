@@ -1,0 +1,128 @@
+"""What this processor offers a decoder: `python -m naive_speculate doctor --this-machine`.
+
+Reading weights takes most of a pass. So a pass over several tokens costs little more than one over
+one token, which drafting uses, and fewer bits make every pass faster. Where the bits of a token's
+logits depend on the pass, a text with drafts may differ from the one without.
+"""
+
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from naive_speculate.infer.device import is_installed
+from naive_speculate.infer.llama.kernels import row_difference
+from naive_speculate.infer.threads import num_threads
+from naive_speculate.tables import Output, table
+
+_COUNTS, _CONTEXT, _ROUNDS = (1, 2, 4, 8), 64, 7
+_KNOWN = ("avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimddp")
+_FORMS = ("float32", "int8")
+
+
+def measured() -> dict[str, Any]:
+    """Instruction sets, threads, median milliseconds of a pass over each number of tokens, and
+    whether a token's bits are the same alone and among others, by form of the weights."""
+    from naive_speculate.infer.load import WEIGHTS  # slow to import
+
+    if not is_installed("onnxruntime", "0"):
+        raise ValueError("--this-machine needs ONNX Runtime: pip install 'naive-speculate[onnx]'")
+    name, pairs = _pairs()
+    times: dict[str, dict[int, float]] = {form: {} for form in pairs}
+    for count in _COUNTS:
+        timers = {form: _timer(pair.target, count) for form, pair in pairs.items()}
+        rounds = [{form: run() for form, run in timers.items()} for _ in range(_ROUNDS)]
+        for form in pairs:
+            times[form][count] = 1e3 * median(each[form] for each in rounds)
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "instruction_sets": instruction_sets(),
+        "threads": num_threads(),
+        "model": name,
+        "milliseconds": times,
+        "independent": {form: not row_difference(bits) for form, bits in WEIGHTS.items()},
+    }
+
+
+def instruction_sets(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
+    """The instruction sets of this processor that matter for products of matrices; empty where
+    the system does not list them."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    listed = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return [name for name in _KNOWN if name in listed.partition(":")[2].split()]
+
+
+def advice(found: dict[str, Any]) -> str:
+    """The setting to take."""
+    plain, rounded = (found["milliseconds"][form] for form in _FORMS)
+    if not found["independent"]["int8"]:
+        return (
+            "Take --weights float32: with 8 bits this processor computes a token differently in"
+            " another pass, so a text with drafts may differ from the one without."
+        )
+    ratio, four = plain[1] / rounded[1], rounded[4] / rounded[1]
+    drafts = "drafts add to that" if four < 2 else "drafts add little to that"
+    if ratio < 1:
+        return f"Take --weights float32: 8 bits take {1 / ratio:.1f} times as long."
+    return (
+        f"Take --weights int8: a pass is {ratio:.1f} times as fast. One over 4 tokens takes"
+        f" {four:.1f} times as long as one over 1, so {drafts}."
+    )
+
+
+def show(found: dict[str, Any], output: Output) -> None:
+    """Print what was measured, and the setting to take."""
+    sets = ", ".join(found["instruction_sets"]) or "not listed by the system"
+    output.print(f"Instruction sets: {sets}. Threads: {found['threads']}.")
+    rows = [
+        {
+            "weights": form,
+            **{
+                f"{count} token{'s' * (count > 1)}, ms": f"{ms:.1f}"
+                for count, ms in found["milliseconds"].get(form, {}).items()
+            },
+            "same bits alone and among others": "yes" if same else "no",
+        }
+        for form, same in found["independent"].items()
+        if form in found["milliseconds"]
+    ]
+    output.print(table(rows, left=("weights",), title=f"A pass of {found['model']}"))
+    four = "the same" if found["independent"]["int4"] else "different"
+    output.print(f"4 bits: a token's bits are {four} alone and among others.")
+    output.print(advice(found))
+
+
+def _pairs() -> tuple[str, dict[str, Any]]:
+    """SmolLM2 in each form, or the bundled target where SmolLM2 is neither installed nor within
+    reach."""
+    from naive_speculate.models import load_pair
+
+    def forms(target: str | None) -> dict[str, Any]:
+        return {form: load_pair(target, device="cpu", weights=form) for form in _FORMS}
+
+    try:
+        return "SmolLM2", forms("smollm2")
+    except ValueError:
+        return "the bundled target", forms(None)
+
+
+def _timer(model: Any, count: int) -> Callable[[], float]:
+    cache = model.new_cache(1)
+    tokens = (torch.arange(_CONTEXT + count) % model.vocab_size)[None]
+    model.forward(tokens[:, :_CONTEXT], cache, num_logits=1)
+
+    def run() -> float:
+        began = perf_counter()
+        model.forward(tokens[:, _CONTEXT:], cache)
+        seconds = perf_counter() - began
+        cache.crop(count)
+        return seconds
+
+    return run

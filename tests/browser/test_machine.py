@@ -1,0 +1,93 @@
+"""The machine: one step as a drawing, whose parts move in the order in which they happened; and the
+race below it, whose axis is time."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from naive_speculate.events.trace import Trace
+from tests.browser.steps import ended, press
+from ui.run.recorded import PLAIN, SPECULATIVE
+
+PHASES = [
+    {"draft", "q"},
+    {"draft", "q", "pass", "p"},
+    {"draft", "q", "pass", "p", "verdict"},
+    {"draft", "q", "pass", "p", "verdict", "gain"},
+    {"draft", "q", "pass", "p", "verdict", "gain", "count"},
+]
+"""The parts that are there at the end of each phase."""
+THERE = """() => ["draft", "q", "pass", "p", "verdict", "gain", "count"].filter((name) =>
+    [...document.querySelectorAll(`.ns-drawing [data-part=${name}]`)].every((part) => getComputedStyle(part).opacity === "1"))"""
+MOVES = """() => document.querySelector(".ns-drawing").getAnimations({ subtree: true })
+    .some(({ playState }) => playState === "running")"""
+HURRY = """() => {
+    for (const move of document.querySelector(".ns-drawing").getAnimations({ subtree: true })) move.finish();
+}"""
+LENGTHS = """() => [...document.querySelectorAll(".ns-lane")].map((lane) => {
+    const [track, last] = [lane.querySelector(".ns-track"), lane.querySelector(".ns-track i:last-child")];
+    return (last.getBoundingClientRect().right - track.getBoundingClientRect().left) / track.clientWidth;
+})"""
+
+
+def shows(page: Page, step: int) -> None:
+    """The machine shows the step of this number, counted from 1."""
+    expect(page.locator(".ns-drawing title")).to_have_text(f"Step {step}")
+
+
+def test_without_motion_buttons_show_the_end_of_each_phase_and_a_column_explains_its_token(page):
+    ended(page)
+    last = Trace.load(SPECULATIVE).metrics.num_spec_steps
+    shows(page, last)
+    press(page, "One step back")
+    shows(page, last - 1)
+    for number, there in enumerate(PHASES):
+        phase = page.locator(f"[data-phase='{number}']")
+        phase.click()
+        expect(phase).to_have_attribute("aria-pressed", "true")
+        assert set(page.evaluate(THERE)) == there
+    press(page, "To the start")
+    shows(page, 1)
+    assert page.evaluate(THERE) == []
+    page.locator("#tokens [data-kind=accepted]").first.wait_for(state="hidden")
+    press(page, "To the end")
+    shows(page, last)
+    page.locator(".ns-column[data-index='0']").click()
+    token = page.locator(f"#tokens [data-step='{last - 1}'][data-index='0']").first
+    expect(token).to_have_class("ns-token ns-pinned")
+    expect(page.locator("#inspector h3")).to_contain_text(token.text_content().strip())
+    expect(page.locator(".ns-column.ns-looked")).to_have_attribute("data-index", "0")
+
+
+def test_it_loops_over_the_steps_until_touched_and_then_each_button_plays_its_step(open_page):
+    page = open_page(reduced_motion="no-preference")
+    shows(page, 1)
+    page.wait_for_function(MOVES)
+    expect(page.locator(".ns-clock")).to_contain_text("step 1 of")
+    page.evaluate(HURRY)
+    shows(page, 2)
+    expect(page.locator(".ns-clock")).to_contain_text("step 2 of")
+    replay = page.get_by_role("group", name="Replay")
+    replay.get_by_role("button", name="Pause", exact=True).click()
+    expect(replay.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    assert not page.evaluate(MOVES)
+    last = Trace.load(SPECULATIVE).metrics.num_spec_steps
+    press(page, "One step back")
+    shows(page, last - 1)
+    page.wait_for_function(MOVES)
+    page.evaluate(HURRY)
+    page.wait_for_function(f"() => !({MOVES})()")
+    assert set(page.evaluate(THERE)) == PHASES[-1]
+    expect(page.locator(".ns-clock")).to_contain_text(f"step {last - 1} of")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
+def test_the_bars_of_the_race_are_as_long_as_their_times(open_page, width, height):
+    page = open_page(width=width, height=height)
+    page.locator(".ns-race[data-state=done]").wait_for()
+    plain, drafts = (Trace.load(path)[-1].time for path in (PLAIN, SPECULATIVE))
+    longest = max(plain, drafts)
+    assert page.evaluate(LENGTHS) == pytest.approx([plain / longest, drafts / longest], abs=0.01)
+    result = page.locator(".ns-result b")
+    expect(result).to_contain_text(f"{drafts:.2f} s")
+    box = result.bounding_box()
+    assert box["x"] + box["width"] <= width

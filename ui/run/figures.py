@@ -1,0 +1,144 @@
+"""The figures of a run after each of its steps, for the browser, which adds up nothing.
+
+They are the metrics of naive_speculate/events/metrics.py, with what the charts need of each step.
+An opened trace may claim anything, so numbers are bounded.
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+
+MOST_DRAFTS = 64
+MOST_SECONDS = 1e6  # no real step takes longer
+
+
+class Figures:
+    """The figures of a growing run, by step. Each event is counted once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counted = 0  # events so far
+        self._own: list[Event] = []  # events of the unfinished step
+        self._settings: dict[str, Any] = {}
+        self._sums: dict[str, float] = {}
+        self._tokens = 0
+        self._of: dict[int, dict[str, Any]] = {}  # by the number of a step's event
+
+    def of(self, events: Sequence[Event], number: int) -> dict[str, Any] | None:
+        """The figures of the step that event `number` ends: `round` has those of the step,
+        `sums` those of all steps so far, and `luck` the exact α, if it is known. None for an
+        event of another kind."""
+        with self._lock:
+            while self._counted <= number:
+                self._add(self._counted, events[self._counted])
+                self._counted += 1
+            return self._of.get(number)
+
+    def _add(self, number: int, event: Event) -> None:
+        self._own.append(event)
+        self._tokens += event.kind in OUTPUT_KINDS
+        if event.kind == EventKind.STARTED:
+            self._settings = event.settings or {}
+        if event.kind != EventKind.STEP:
+            return
+        step, own = _of_step(event, self._own), self._own
+        self._own = []
+        for name, value in step.items():
+            self._sums[name] = self._sums.get(name, 0) + value
+        if len(tree := event.tree or ()) > step["drafted"]:  # the window is one path through it
+            more = min(MOST_DRAFTS, len(tree)) - step["drafted"]
+            rejected = sum(node.kind == "rejected" for node in tree)
+            rejected -= step["accepted"] < step["drafted"]
+            self._sums["drafted"] += more
+            self._sums["siblings"] += rejected
+            self._sums["discarded"] += more - rejected
+        judged = _proposed(own)[: int(step["judged"])]
+        argmax = self._settings.get("draft_sampling") == "argmax"
+        # The acceptance probabilities, and those if the draft tokens had been chosen otherwise.
+        alphas = _probs(judged, "expected_accept")
+        others = _probs(judged, "sampled_accept" if argmax else "argmax_accept")
+        self._of[number] = {
+            "round": step | {"alphas": alphas, "others": others},
+            "sums": self._sums | {"time": event.time or 0.0, "tokens": self._tokens},
+            "luck": self._luck(),
+        }
+
+    def _luck(self) -> dict[str, Any] | None:
+        """The exact α and the observed one in words: each judged position is accepted with
+        probability Σ min(p, q). The formulas are those of naive_speculate/events/expected.py.
+        None if nothing was judged, or the events lack the numbers."""
+        sums = self._sums
+        judged = sums["judged"]
+        if not judged or sums["told"] != judged:
+            return None
+        alpha, deviation = sums["expected"] / judged, math.sqrt(sums["variance"]) / judged
+        settings = self._settings
+        block = settings.get("verify_strategy") == "block_verification"
+        if block and settings.get("temperature") != 0:
+            sentence = (
+                f"Judged one by one, this draft's α would be {two(alpha)}; block verification"
+                " judges the window as a whole"
+            )
+            note = f"Judged one by one it would be {two(alpha)}."
+            return {"alpha": alpha, "whole": True, "sentence": sentence, "note": note}
+        if not deviation:
+            sentence = f"This draft's exact α is {two(alpha)}; at temperature 0 there is no luck"
+            return {"alpha": alpha, "sentence": sentence, "note": ""}
+        observed = sums["accepted"] / judged
+        off = (observed - alpha) / deviation
+        kind = "good" if off > 0 else "bad"
+        said = f"{'a little' if abs(off) < 2 else 'much'} {kind} luck"
+        width = f"{max(0.001, deviation):.3f}" if deviation < 0.005 else two(deviation)
+        sentence = (
+            f"This draft's exact α is {two(alpha)} ± {width}; observed {two(observed)},"
+            f" {'as expected' if abs(off) < 1 else said}"
+        )
+        note = f"Expected for this draft: {two(alpha)} ± {width}."
+        return {"alpha": alpha, "sentence": sentence, "note": note}
+
+
+def two(share: float) -> str:
+    """α and its deviation: two digits, rounded as in `ui.labels.percent`."""
+    return f"{math.floor(share * 100 + 0.5) / 100:.2f}"
+
+
+def _of_step(step: Event, events: Sequence[Event]) -> dict[str, float]:
+    drafted = _bounded(step.num_draft, MOST_DRAFTS)
+    accepted = _bounded(step.num_accepted, drafted)
+    draft, verify = (_bounded(s, MOST_SECONDS) for s in (step.draft_seconds, step.verify_seconds))
+    # A step that did not accept every draft token rejected exactly one; later ones were not
+    # judged.
+    judged = accepted + (accepted < drafted)
+    alphas = _probs(_proposed(events)[: int(judged)], "expected_accept")
+    return {
+        "drafted": drafted,
+        "accepted": accepted,
+        "judged": judged,
+        "draft": draft,
+        "verify": verify,
+        "seconds": max(draft + verify, _bounded(step.total_seconds, MOST_SECONDS)),
+        "kept": sum(event.kind == EventKind.ACCEPTED for event in events),
+        # tokens after the end of the text, among others
+        "discarded": sum(event.kind == EventKind.DISCARDED for event in events),
+        "forced": sum(event.kind in OUTPUT_KINDS and bool(event.forced) for event in events),
+        "told": len(alphas),
+        "expected": sum(alphas),
+        "variance": sum(alpha * (1 - alpha) for alpha in alphas),
+        "siblings": 0,
+    }
+
+
+def _proposed(events: Sequence[Event]) -> list[Event]:
+    return [event for event in events if event.kind == EventKind.PROPOSED]
+
+
+def _probs(events: Sequence[Event], name: str) -> list[float]:
+    values = (getattr(event, name) for event in events)
+    return [_bounded(value, 1.0) for value in values if value is not None]
+
+
+def _bounded(value: float | None, most: float) -> float:
+    return min(most, max(0, value or 0))
