@@ -178,6 +178,7 @@ def test_a_broken_drafter_or_one_of_another_method_is_refused_in_one_line(
     tmp_path, name, config, tensors, message
 ):
     folder = changed(tmp_path, name, config, tensors)
+    assert is_head(folder)
     with pytest.raises(ValueError, match=f"^head='.*' cannot be loaded: {message}") as caught:
         loaded(folder, parts(folder)[1])
     assert "\n" not in str(caught.value)

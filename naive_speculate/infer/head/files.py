@@ -58,8 +58,11 @@ def is_head(source: str | Path) -> bool:
 
 def declares_head(config: Mapping[str, Any]) -> bool:
     """Whether a configuration declares a draft head."""
-    names = (config.get("speculators_model_type"), *(config.get("architectures") or ()))
-    return "draft_vocab_size" in config or any("eagle3" in str(name).lower() for name in names)
+    return (
+        "draft_vocab_size" in config
+        or "speculators_model_type" in config
+        or any("eagle3" in str(name).lower() for name in config.get("architectures") or ())
+    )
 
 
 def declares_block(config: Mapping[str, Any]) -> bool:

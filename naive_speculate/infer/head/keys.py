@@ -38,7 +38,7 @@ BLOCK_KINDS = ("dflash", "dspark", "dflash2", "xpress")
 
 _REASONS = {
     "names and versions": """
-        architectures _name_or_path name_or_path auto_map speculators_model_type
+        architectures _commit_hash _name_or_path name_or_path auto_map speculators_model_type
         speculators_version speculators_config transformers_version target_model_type modal_type
         torch_dtype dtype""",
     "the target's: its tokens end texts, and its sizes are those of the tensors": """
