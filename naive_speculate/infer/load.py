@@ -25,6 +25,7 @@ EXECUTORS = ("auto", "onnx", "torch", "transformers")
 WEIGHTS = {"float32": None, "int8": 8, "int4": 4}
 """Forms of weights, and the bits to which they are rounded."""
 _SCALES = (".weight_scale", ".weight_scale_inv")  # ends of names
+_HEAD_SIZES = ("llama", "qwen3")  # llama.cpp's names
 _HINT = "pip install '.[gguf]' in the repository"
 _log = logging.getLogger(__name__)
 
@@ -282,9 +283,14 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
 
     from naive_speculate.infer.gguf.weights import ends_in
 
+    metadata = read_metadata(path)
+    family = metadata.get("general.architecture")
+    width = metadata.get(f"{family}.attention.key_length")
+    # transformers 5.23 ignores the size of these families' heads
+    own: dict[str, Any] = {"head_dim": width} if width and family in _HEAD_SIZES else {}
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True
+            str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True, **own
         )
     except (ValueError, KeyError, NotImplementedError) as error:  # such as of an architecture
         said = one_line(error).rstrip(".")
@@ -293,7 +299,7 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"transformers finds no {missing[0]} in it: {_HINT}")
     model.config._name_or_path = model.name_or_path = str(path)
-    ends, known = ends_in(read_metadata(path)), model.generation_config.eos_token_id
+    ends, known = ends_in(metadata), model.generation_config.eos_token_id
     if isinstance(known, list):  # transformers reads all of Gemma 4; of others one alone, or none
         ends = list(dict.fromkeys(known + ends))
     model.generation_config.eos_token_id = ends

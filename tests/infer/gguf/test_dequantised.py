@@ -99,6 +99,18 @@ def test_a_file_in_float32_is_the_model_that_was_written(tmp_path, family):
     assert read_gguf_llama(path, CPU, torch.float32).num_parameters == model.num_parameters()
 
 
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_transformers_gets_the_size_of_the_heads_from_the_file(tmp_path, family):
+    model = model_of(family, head_dim=8)
+    path = written(model, tmp_path / "model.gguf", byte_level())
+    target = load_pair(path, executor="transformers").target
+    tokens = torch.tensor([[3, 5, 7, 11]])
+    with torch.no_grad():
+        wanted = model(tokens).logits
+    found = target.forward(tokens, target.new_cache(1))
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
 def test_everything_that_a_forward_reads_is_on_the_device_of_the_weights(llama_file):
     stored = read_gguf_llama(llama_file, torch.device("meta"), torch.float32)
     tensors = {"rotary": stored.rotary.up_to(4)[0], **parts(stored.weights)}
@@ -219,7 +231,7 @@ def test_a_tensor_that_is_not_known_is_refused_by_name(llama_file):
 
 def test_an_architecture_that_transformers_does_not_read_is_refused_with_the_way_out(llama_file):
     llama_file.write_bytes(llama_file.read_bytes().replace(b"llama", b"lumma"))
-    with pytest.raises(ValueError, match=r"does not read it, .*lumma.*: pip install '.*\[gguf\]'$"):
+    with pytest.raises(ValueError, match=r"does not read it, .*lumma.*: pip install '.*\[gguf\]'"):
         load_pair(llama_file, executor="torch", device="cpu")
 
 
