@@ -13,7 +13,7 @@ const [HIDDEN, SHOWN] = [{ opacity: 0 }, { opacity: 1 }];
 export const played = new Channel(); // the number of the step that the machine shows
 
 export class Machine {
-  // `draw` gives the drawing of a step in a layout, `choose` gets the step and index of a column.
+  // `draw` gives the drawing of the step after so many others, in a layout; `choose` gets the step and index of a column.
   constructor(root, draw, choose) {
     Object.assign(this, { root, draw, find: finder(root) });
     this.box = this.find(".ns-drawing");

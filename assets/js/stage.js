@@ -38,7 +38,8 @@ class Stage {
     this.rounds = new Rounds(this.find("#rounds"));
     this.tip = new Tip(this.find(".ns-tip"));
     this.player = new Player();
-    this.machine = new Machine(machine, (step, layout) => this.server.drawing([this.run.id, step, layout]), (step, index) => this.choose(step, index));
+    this.machine = new Machine(machine, (place, layout) => this.server.drawing([this.run.id, place, layout]),
+      (step, index) => this.choose(step, index));
     this.controls = new Controls(component, this.player, this.machine, () => this.wake());
     played.follow(() => this.wake());
     this.plainText = new PlainText(this.root);
@@ -282,7 +283,7 @@ class Stage {
 
   pin(token, node) {
     this.pinned = token;
-    const { step, index } = this.player.events[token.born];
+    const [step, { index }] = [this.player.round(token.born), this.player.events[token.born]];
     this.machine.touch();
     if (this.machine.step !== step) this.machine.show(step);
     this.machine.look(index);
