@@ -304,10 +304,9 @@ class Stage {
     if (!token) return inspected.tell(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = token.now;
-    const [begin, upto] = this.player.stepOf(number); // later events add nothing about it
+    const [, upto] = this.player.stepOf(number); // later events add nothing about it
     inspected.tell({
       run: this.run.id, number, upto, event: events[number], settings: this.sums.settings, chosen, pinned: Boolean(this.pinned),
-      events: events.slice(begin, upto).filter(({ kind }) => kind === "step" || TOKEN.has(kind)), // of its step so far
       resting: chosen || (!busy && (done || !following)), choose: () => this.pin(token), draws: () => drawRound(this),
       ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });
