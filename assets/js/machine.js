@@ -32,6 +32,7 @@ export class Machine {
     clearTimeout(this.timer);
     this.drawings = new Map(); // of the run, by step and layout
     this.moves = [];           // animations
+    this.box.replaceChildren();
     this.step = 0;
     this.steps = 0;
     this.looping = false;
