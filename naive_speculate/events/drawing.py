@@ -39,7 +39,7 @@ class Layout:
 
     width: float
     left: float  # where the columns begin
-    right: float  # room beside them, for what the step gains; 0: below them
+    right: float  # room after them, for what the step gains; 0: below them
     least: float  # of a column; more columns than fit widen the drawing
     chip: float  # size of a token's type
     label: float  # size of the other type
