@@ -25,7 +25,10 @@ export class Machine {
     for (const phase of root.querySelectorAll("[data-phase]")) {
       phase.addEventListener("click", () => { this.touch(); this.stay(ENDS[phase.dataset.phase]); });
     }
-    new ResizeObserver(() => { if (this.layout() !== this.drawn) this.show(this.step, this.at); }).observe(this.box);
+    new ResizeObserver(() => {
+      if (!this.box.clientWidth || this.layout() === this.drawn) return; // another tab is open
+      if (this.looping) this.play(this.step); else this.show(this.step, this.at);
+    }).observe(this.box);
   }
 
   clear() {
@@ -53,7 +56,10 @@ export class Machine {
   touch() {
     clearTimeout(this.timer);
     this.looping = false;
-    for (const move of this.moves) if (move.playState === "running") move.pause();
+    for (const move of this.moves.filter(({ playState }) => playState === "running")) {
+      move.pause();
+      this.at = move.currentTime;
+    }
     this.tell();
   }
 
@@ -118,13 +124,13 @@ export class Machine {
   follow(next) {
     const loops = () => this.looping && this.steps;
     if (loops()) this.drawing(next % this.steps, this.layout());
-    this.moves.at(-1).onfinish = () => {
-      this.at = WHOLE;
+    const rest = () => {
       this.timer = setTimeout(() => {
         if (!loops()) return;
-        if (this.root.checkVisibility()) this.play(next % this.steps); else this.follow(next);
+        if (this.root.checkVisibility()) this.play(next % this.steps); else rest(); // another tab is open
       }, REST_MS);
     };
+    this.moves.at(-1).onfinish = () => { this.at = WHOLE; rest(); };
   }
 
   put(drawing, layout) {
