@@ -89,6 +89,7 @@ def screens(browser: Browser, url: str) -> None:
 def stage(browser: Browser, url: str) -> None:
     """Four moments of a step with a rejected draft token, and lecture mode."""
     page = opened(browser, f"{url}?embed=1&stage=1&", 1024)
+    page.set_viewport_size({"width": 1000, "height": 470})
     page.locator("[data-act=end]").click()
     page.locator("[data-act=back]").click()
     page.wait_for_selector(".ns-drawing [data-part=fate]", state="attached")
