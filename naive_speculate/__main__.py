@@ -195,7 +195,7 @@ def _generate(arguments: Sequence[str]) -> int:
     from naive_speculate.terminal import TerminalView
 
     params = _params(args)
-    with rounding_bar() as progress:
+    with rounding_bar(args.weights) as progress:
         pair = load_pair(
             args.target,
             args.draft,

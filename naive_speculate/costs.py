@@ -65,7 +65,7 @@ class LearnedCosts:
         self._steps = Counter[int]()  # by batch size, as the fits
         self._kept, self._seen = _TRUST * _PRIOR_ACCEPTANCE, _TRUST
         # the last steps, each with its number of rows, and its costs where it can be learned from;
-        # they are learned when somebody asks for a window or a table
+        # they are learned for the next window or table
         self.notes: deque[tuple[int, StepCosts | None]] = deque(maxlen=_MOST_NOTES)
 
     def count(self, num_rows: int) -> None:

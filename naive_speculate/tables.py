@@ -58,11 +58,12 @@ def progress_bar(console: Console, **options: Any) -> Progress:
 
 
 @contextmanager
-def rounding_bar() -> Iterator[Callable[[float], object]]:
-    """A bar on the terminal while weights are rounded, for `load_pair`'s `progress`."""
+def rounding_bar(weights: str) -> Iterator[Callable[[float], object]]:
+    """A bar on the terminal while weights are rounded, for `load_pair`'s `progress`; none for
+    weights that are not."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn()
-    hidden = not console.is_terminal
+    hidden = not console.is_terminal or weights == "float32"
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("rounding the weights", total=1.0, visible=False)
         yield lambda share: bar.update(task, completed=share, visible=share < 1)

@@ -109,7 +109,7 @@ def test_as_a_program_too(tmp_path):
 
 
 def test_answers_to_continue_from_may_hold_any_letter_and_end_in_the_middle_of_one(tmp_path):
-    path, shape = tmp_path / "answers.jsonl", (("Once",), (1.0,), 9, 2, 1, 3, 4, 1)
+    path, shape = tmp_path / "answers.jsonl", (("Once",), (1.0,), 9, 2, 1, 4, 1)
     settings = Settings("http://127.0.0.1:1/v1", "m", {}, *shape)
     record = Record(path, settings)
     sent = list(requests(settings))[: len(NO_LINE_ENDS)]

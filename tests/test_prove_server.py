@@ -323,7 +323,7 @@ def test_the_page_fits_80_columns(serving, prove, monkeypatch):
 
 
 def test_a_recorded_answer_may_have_any_line_separator(tmp_path):
-    settings = Settings("u", "m", {}, ("p",), (1.0,), 1, 1, 1, 3, 3, 1)
+    settings = Settings("u", "m", {}, ("p",), (1.0,), 1, 1, 1, 3, 1)
     answer = Answer("a\u2028b\u2029c\x85d", ("a\u2028b",), ((("a\u2028b", -0.5),),), False)
     record = Record(tmp_path / "work.jsonl", settings)
     record.add(next(requests(settings)), [answer])

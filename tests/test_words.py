@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RETIRED = re.compile(
-    r"\b(guess(es|ed|ing)?|told|tells?|knows|behind|beside|(some|any|no)body|whoever|dice|sooner|anew|such"
+    r"\b(guess(es|ed|ing)?|told|tells?|knows|(?<!look-)behind|beside|(some|any|no)body|whoever|dice|sooner|anew|such"
     r" an? one|"
     r"(the|a) large one|asked for|(has|have) gone|(tokens|drafts|runs|events) an?"
     r" (second|step|run|row|round))\b",

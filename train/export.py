@@ -17,7 +17,6 @@ from train.data import Source
 from train.head import HeadModel, ReadsTarget
 
 MAX_SHARD_SIZE = "9MB"  # of block drafters and draft models
-ONE_FILE = "1TB"  # of heads: speculators' converter takes no other
 OF_A_MODEL = (
     ".json",
     ".safetensors",
@@ -84,7 +83,7 @@ def export_head(head: HeadModel, source: Source, folder: Path) -> None:
         ids: source.layers,
         "eagle_config": {ids: [layer - 1 for layer in source.layers], "use_aux_hidden_state": True},
     }
-    _export(head, more, folder, ONE_FILE)
+    _export(head, more, folder, one_file=True)
 
 
 def export_block(block: BlockModel, source: Source, folder: Path) -> None:
@@ -117,10 +116,9 @@ def export_block(block: BlockModel, source: Source, folder: Path) -> None:
     _export(block, more, folder)
 
 
-def _export(
-    model: ReadsTarget, more: dict[str, Any], folder: Path, max_shard_size: str = MAX_SHARD_SIZE
-) -> None:
-    """Write weights, the tokens that can be drafted, and a configuration with these additions."""
+def _export(model: ReadsTarget, more: dict[str, Any], folder: Path, one_file: bool = False) -> None:
+    """Write weights, the tokens that can be drafted, and a configuration with these additions.
+    `one_file`: speculators' converter of heads takes no other."""
     tensors = {
         name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()
     }
@@ -134,7 +132,10 @@ def _export(
     config = config | {"draft_vocab_size": len(known)} | more
     with whole_folder(folder) as partial:
         save_torch_state_dict(
-            tensors, partial, max_shard_size=max_shard_size, metadata={"format": "pt"}
+            tensors,
+            partial,
+            max_shard_size="1TB" if one_file else MAX_SHARD_SIZE,
+            metadata={"format": "pt"},
         )
         (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EXECUTORS = ("auto", "onnx", "torch", "transformers")
 WEIGHTS = {"float32": None, "int8": 8, "int4": 4}
 """Forms of weights, and the bits to which they are rounded."""
+_HEAD_SIZES = ("llama", "qwen3", "qwen3moe")  # llama.cpp's names of families
 _SCALES = (".weight_scale", ".weight_scale_inv")  # ends of names
 _log = logging.getLogger(__name__)
 
@@ -297,10 +298,10 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
 
 
 def _head_size(metadata: Mapping[str, Any]) -> dict[str, int]:
-    """A Qwen3 file's head size, which transformers 5.23 does not read: it assumes 128."""
+    """The size of a file's heads, which transformers 5.23 does not read in these families."""
     family = metadata.get("general.architecture")
     width = metadata.get(f"{family}.attention.key_length")
-    return {"head_dim": width} if family in ("qwen3", "qwen3moe") and width is not None else {}
+    return {"head_dim": width} if family in _HEAD_SIZES and width is not None else {}
 
 
 def _probed(model: Any) -> "TransformersLanguageModel":

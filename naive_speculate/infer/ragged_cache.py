@@ -322,7 +322,8 @@ class CacheRows(Rows["RaggedKVCache"]):
 
     def positions(self, num_new: int, device: torch.device | None = None) -> torch.Tensor:
         """Positions of the next `num_new` tokens, int64, shape `[rows, num_new]`."""
-        starts = torch.tensor(self.lengths) if device is None else on_device(self.lengths, device)
+        lengths = list(map(self.cache.lengths.__getitem__, self.indices))
+        starts = torch.tensor(lengths) if device is None else on_device(lengths, device)
         return starts[:, None] + torch.arange(num_new, device=device)
 
     def mask(

@@ -305,7 +305,7 @@ class _Walk:
 
     def rollback(self, num_tokens: int) -> None:
         """Take back the last tokens."""
-        num_tokens -= self._ended  # llguidance was not told of the end
+        num_tokens -= self._ended  # llguidance has not read the end
         self._ended = False
         if num_tokens:
             del self._taken[-num_tokens:]

@@ -169,7 +169,7 @@ class _Reader:
         items, first = given.get("items"), given.get("prefixItems")
         if isinstance(items, list):
             if first is not None:
-                raise ValueError("cannot enforce a list of 'items' beside 'prefixItems'")
+                raise ValueError("cannot enforce a list of 'items' with 'prefixItems'")
             items, first = given.get("additionalItems"), items
         if first is not None and not isinstance(first, list):
             raise ValueError(f"prefixItems must be a list of schemas, got {first!r:.60}")

@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from naive_speculate.infer.head.block import BlockHead, BlockOptions
 from naive_speculate.infer.head.chain import CandidateSelector, Chain, MarkovChain, Refiner
 from naive_speculate.infer.head.model import DraftHead, Head
+from naive_speculate.infer.head.parallel import ParallelHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import StoredLlama
@@ -82,7 +83,8 @@ def pair_with_head(
     """A Llama of two layers and a head that has all tokens but the last. `adds`: whether the
     head has two layers and adds the target's states to its embeddings; otherwise it is EAGLE-3.
     `block`: whether it is a block drafter of two layers, for three draft tokens. `chain`: what
-    draws its blocks in order: "dspark", "dflash2", of all tokens, or "xpress"."""
+    draws its blocks in order: "dspark", "dflash2", of all tokens, or "xpress"; without a block,
+    "peagle" is a head that drafts in parallel."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = LlamaConfig(
@@ -137,4 +139,8 @@ def _head(llama: StoredLlama, adds: bool, block: bool, chain: str) -> Head:
             weights, shape, llama.rotary, (0, 1, 2), "toy block", options,
             links[chain]() if chain else None,
         )  # fmt: skip
+    if chain:
+        return ParallelHead(
+            weights, shape, llama.rotary, (0, 1, 2), "toy parallel head", 0, random(3 * d)
+        )
     return DraftHead(weights, shape, llama.rotary, (0, 1, 2), "toy head")

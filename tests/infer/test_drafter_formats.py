@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.head.files import is_head
+from naive_speculate.infer.head.parallel import ParallelHead
 
 FOLDERS = sorted(path.parent for path in (Path(__file__).parent / "drafters").glob("*/config.json"))
 NUM_LAYERS = 5
@@ -33,8 +34,13 @@ def loaded(folder: Path, target):
     return load_head(folder, target, torch.device("cpu"), torch.float32)
 
 
-def drafted(head: BlockHead, rows, tokens, last):
-    """Logits and greedy drafts of rows whose states were read."""
+def drafted(head: BlockHead, tokens, features):
+    """Logits and greedy drafts of two texts, side by side and through a cache."""
+    cache = head.new_cache(2)
+    rows, last = cache.all_rows(), [row[-2:].tolist() for row in tokens]
+    head.read(torch.nn.utils.rnn.pad_sequence(features, batch_first=True), rows)
+    for row, states in enumerate(features):
+        cache.keep(row, len(states))
     block = head.compute([row[-1] for row in last], rows)
     found, logits, token_ids = [], [], torch.tensor(last)
     for index in range(head.options.num_drafts):
@@ -44,9 +50,22 @@ def drafted(head: BlockHead, rows, tokens, last):
     return torch.stack(logits, 1), torch.stack(found, 1)
 
 
+def drafted_in_parallel(head: ParallelHead, tokens, features):
+    """The same of a head that reads masks."""
+    cache, num_masks = head.new_cache(2), 4
+    mask = head.mask_state.expand(num_masks, -1)
+    read = [torch.cat([states, mask]) for states in features]
+    query = [torch.cat([row[1:], torch.full((num_masks,), head.mask_token_id)]) for row in tokens]
+    ends = [len(states) - 1 + index for index in range(num_masks + 1) for states in features]
+    pad = torch.nn.utils.rnn.pad_sequence
+    logits, _ = head.forward(pad(query, True), pad(read, True), cache.all_rows(), ends)
+    logits = logits.unflatten(0, (-1, 2)).transpose(0, 1)
+    return logits, logits.argmax(-1)
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_a_drafter_computes_what_its_library_does(folder):
-    """Two texts of different lengths, side by side and through a cache."""
+    """Two texts of different lengths."""
     expected, target = parts(folder)
     head = loaded(folder, target)
     assert is_head(folder)
@@ -54,12 +73,8 @@ def test_a_drafter_computes_what_its_library_does(folder):
     tokens, features = (
         [expected[f"{name}_{index}"] for index in (0, 1)] for name in ("tokens", "features")
     )
-    cache = head.new_cache(2)
-    head.read(torch.nn.utils.rnn.pad_sequence(features, batch_first=True), cache.all_rows())
-    for row, states in enumerate(features):
-        cache.keep(row, len(states))
-    last = [row[-2:].tolist() for row in tokens]
-    logits, drafts = drafted(head, cache.all_rows(), tokens, last)
+    draft = drafted_in_parallel if isinstance(head, ParallelHead) else drafted
+    logits, drafts = draft(head, tokens, features)
     for row in (0, 1):
         assert drafts[row].tolist() == expected[f"drafts_{row}"].tolist()
         wanted = expected[f"logits_{row}"]
@@ -149,10 +164,13 @@ def changed(folder: Path, name: str, config=None, tensors=None) -> Path:
         ("z-lab", {"num_anchor_layers": 3}, {}, "its configuration has num_anchor_layers = 3"),
         (
             "dflash",
-            {"speculators_model_type": "peagle"},
+            {"speculators_model_type": "medusa"},
             {},
-            "speculators_model_type is 'peagle', not",
+            "speculators_model_type is 'medusa', not",
         ),
+        ("peagle", {"mask_token_id": None}, {}, "mask_token_id must be one of the target's 48"),
+        ("peagle", {}, {"mask_hidden": None}, "mask_hidden is missing"),
+        ("peagle", {}, {"mask_hidden": torch.ones(1, 1, 47)}, r"mask_hidden is \[1, 1, 47\]"),
         ("dflash", {"speculators_model_type": "mtp"}, {}, "it is an 'mtp' drafter of speculators"),
     ],
 )
@@ -160,6 +178,7 @@ def test_a_broken_drafter_or_one_of_another_method_is_refused_in_one_line(
     tmp_path, name, config, tensors, message
 ):
     folder = changed(tmp_path, name, config, tensors)
+    assert is_head(folder)
     with pytest.raises(ValueError, match=f"^head='.*' cannot be loaded: {message}") as caught:
         loaded(folder, parts(folder)[1])
     assert "\n" not in str(caught.value)

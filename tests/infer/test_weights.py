@@ -1,5 +1,5 @@
-"""Weights in 8 bits: rounded once, from the file's values; in which form a model's weights may be
-asked for."""
+"""Weights in 8 bits: rounded once, from the values in the file; which models can be loaded so, and
+which cannot."""
 
 import re
 

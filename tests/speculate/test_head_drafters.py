@@ -162,6 +162,8 @@ GREEDY = params(max_tokens=8, temperature=0)
         ("block", {"block": True, "chain": "dspark"}, [1, 2], SHORT, SAMPLED),
         ("block", {"block": True, "chain": "dflash2"}, [1, 2, 1], PLAIN, SAMPLED),
         ("block", {"block": True, "chain": "xpress"}, [1, 2, 1], PLAIN, SAMPLED),
+        ("block", {"chain": "peagle"}, [1, 2, 1], PLAIN, SAMPLED),
+        ("block", {"chain": "peagle"}, [1, 2], SHORT, BLOCK),
         (BOTH, {}, [1, 2, 1, 2, 1], PLAIN, BLOCK),
         (BOTH, {}, [1, 2, 1, 2, 1], SHORT, SAMPLED),
         ("head", {}, [1, 2], GREEDY, VerifyStrategy.GREEDY_MATCH),
@@ -186,6 +188,28 @@ def test_the_output_distribution_is_the_target_s(
     )
     assert (len(found) == 1) == settings.greedy
     assert drafter != BOTH or set(calls) == {SuffixDrafter, HeadDrafter}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [{"chain": "peagle"}, *({"block": True, "chain": each} for each in ("dspark", "xpress"))],
+    ids=lambda kind: kind["chain"],
+)
+def test_rows_of_a_batch_draft_what_they_draft_alone(kind):
+    """Prompts and outputs of different lengths; two rows sample, two are greedy."""
+    decoder = SpeculativeDecoder(pair_with_head(7, 3, **kind))
+    prompts = [[1, 2, 5], [3] * 9, [6], [2, 4, 1, 1, 2]]
+    settings = [params(seed=row, temperature=row % 2, max_tokens=6 + row) for row in range(4)]
+    options = {"drafter": "block", "num_draft_tokens": 3}
+    together = decoder.generate(prompts, settings, **options)
+    assert sum(result.metrics.num_accepted_draft_tokens for result in together) > 0
+    for prompt, setting, found in zip(prompts, settings, together, strict=True):
+        alone = decoder.generate(prompt, setting, **options)
+        drafts, others = (
+            [(event.kind, event.token_id, event.position) for event in result.trace.events
+             if event.kind == EventKind.PROPOSED] for result in (alone, found)
+        )  # fmt: skip
+        assert (alone.token_ids, drafts) == (found.token_ids, others)
 
 
 @pytest.mark.parametrize(("drafter", "way"), EXECUTED)

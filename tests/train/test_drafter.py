@@ -22,7 +22,10 @@ from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from tests.tokenizers_of_tests import byte_level
 from train.__main__ import main
 from train.batches import read_part
-from train.data import Conversation, chat_template, parts, write_part
+from train.block import BlockModel
+from train.data import Conversation, Source, chat_template, parts, write_part
+from train.export import export_block, export_head
+from train.head import HeadModel, shape_of
 from train.model import DraftModel
 from train.stream import ANSWERING, TURN, Stream, stream
 from train.texts import TextData, Texts
@@ -183,6 +186,24 @@ def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(kind, llama
     else:
         assert declared == ("dspark", 3)
         assert tensors["markov_head.markov_w2.weight"].shape == (300, 16)
+
+
+@pytest.mark.parametrize("kind", ["head", "block"])
+def test_a_head_is_written_in_one_file_and_a_block_drafter_in_small_ones(
+    kind, tmp_path, monkeypatch
+):
+    """Converters of heads read one file alone."""
+    monkeypatch.setattr("train.export.MAX_SHARD_SIZE", "10KB")
+    embeddings, known = torch.randn(50, 16), torch.arange(30)
+    source = Source("target", 50, 16, [1, 2, 3], "digest")
+    if kind == "head":
+        shape = shape_of(LlamaConfig, 16, 50, 24, 1)
+        export_head(HeadModel(shape, embeddings, 3, known, 2), source, tmp_path / "out")
+    else:
+        blocks = shape_of(Qwen3Config, 16, 50, 24, 2)
+        export_block(BlockModel(blocks, embeddings, 3, known, 2, 4), source, tmp_path / "out")
+    files = [path.name for path in (tmp_path / "out").glob("*.safetensors")]
+    assert (files == ["model.safetensors"]) == (kind == "head")
 
 
 def test_a_trained_draft_model_loads_in_transformers_and_drafts(llama, tmp_path):

@@ -1,4 +1,4 @@
-"""What cannot be written whole is one line, and leaves nothing behind."""
+"""What cannot be written whole is one line, and leaves no file."""
 
 import resource
 from collections.abc import Iterator

@@ -77,7 +77,7 @@ def test_so_it_does_in_a_stream(make, template):
     pair, _ = chatty(make, template)
     passages = [pair.tokenizer(PASSAGE, add_special_tokens=False).input_ids]
     texts = stream(pair, chat_template(pair.tokenizer), passages, 400, 5, 0)
-    special = {*pair.tokenizer.all_special_ids}  # spaces beside them are not in the text
+    special = {*pair.tokenizer.all_special_ids}  # spaces next to them are not in the text
     prompts = [texts.prompt(number) for number in range(len(texts.lengths))]
     prompts = [prompt for prompt in prompts if not special & {*prompt}]
     assert all(prompt == rendered(pair.tokenizer, template, prompt) for prompt in prompts)

@@ -28,18 +28,23 @@ def block_option(config: Mapping[str, Any], name: str, default: Any = None) -> A
     return default if found is None else found
 
 
-def block_options(config: Mapping[str, Any], kind: str, vocab_size: int) -> BlockOptions:
-    """How a block drafter's blocks are computed. Raises `ValueError` for odd values."""
-    ours = "speculators_model_type" in config
-    size = block_option(config, "block_size", None if ours else _BLOCK_SIZE)
+def mask_token(config: Mapping[str, Any], vocab_size: int) -> int:
+    """The target's token that a mask reads; a `ValueError` if it has none such."""
     mask = block_option(config, "mask_token_id")
-    from_anchor = block_option(config, "sample_from_anchor", ours and kind == "dspark")
-    if type(size) is not int or size < 2:
-        raise ValueError(f"block_size must be a whole number of at least 2, got {size!r:.80}")
     if type(mask) is not int or not 0 <= mask < vocab_size:
         raise ValueError(
             f"mask_token_id must be one of the target's {vocab_size} tokens, got {mask!r:.80}"
         )
+    return mask
+
+
+def block_options(config: Mapping[str, Any], kind: str, vocab_size: int) -> BlockOptions:
+    """How a block drafter's blocks are computed. Raises `ValueError` for odd values."""
+    ours = "speculators_model_type" in config
+    size = block_option(config, "block_size", None if ours else _BLOCK_SIZE)
+    from_anchor = block_option(config, "sample_from_anchor", ours and kind == "dspark")
+    if type(size) is not int or size < 2:
+        raise ValueError(f"block_size must be a whole number of at least 2, got {size!r:.80}")
     if block_option(config, "shift_label"):
         raise ValueError(
             "shift_label is not supported: a mask must predict the token at its own position"
@@ -52,7 +57,7 @@ def block_options(config: Mapping[str, Any], kind: str, vocab_size: int) -> Bloc
         causal = None if causal is None else _flag("is_causal", causal)
     return BlockOptions(
         block_size=size,
-        mask_token_id=mask,
+        mask_token_id=mask_token(config, vocab_size),
         from_anchor=_flag("sample_from_anchor", from_anchor),
         causal=causal,
         window_from_anchor=ours,

@@ -37,6 +37,7 @@ from naive_speculate.infer.head.block_files import (
     block_options,
     chain_in,
     convolutions_in,
+    mask_token,
 )
 from naive_speculate.infer.head.files import (
     block_layers,
@@ -49,6 +50,7 @@ from naive_speculate.infer.head.files import (
 )
 from naive_speculate.infer.head.keys import BLOCK_KINDS, check_keys
 from naive_speculate.infer.head.model import DraftHead
+from naive_speculate.infer.head.parallel import ParallelHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.blocks import floats, is_in_blocks, width_of
 from naive_speculate.infer.llama.stored import LazyTensors, full_config
@@ -83,8 +85,8 @@ def load_head(
     dtype: torch.dtype | None = None,
     executor: str = "torch",
     in_8_bits: bool = False,
-) -> DraftHead | BlockHead:
-    """Load a draft head or a block drafter.
+) -> DraftHead | BlockHead | ParallelHead:
+    """Load a draft head, a block drafter or a head that drafts in parallel.
 
     Args:
         source: Hub id or local folder.
@@ -92,7 +94,7 @@ def load_head(
             `output_embeddings` fill what the checkpoint leaves open.
         device: Where it computes: the device of the target's hidden states.
         dtype: None for the dtype of the stored weights, or float32 in ONNX Runtime.
-        executor: "torch" or "onnx", of a draft head; a block drafter runs in torch.
+        executor: "torch" or "onnx", of a draft head; the others run in torch.
         in_8_bits: Whether to round a draft head's matrices, with "onnx".
 
     Raises:
@@ -103,30 +105,38 @@ def load_head(
         config = read_config(name)
         kind = kind_of(config)
         check_keys(config, kind)
-        stored = read_tensors(name)
+        stored = {
+            key: tensor
+            for key, tensor in read_tensors(name).items()
+            if not key.startswith(_IGNORED_PARTS) and not key.endswith(_IGNORED)
+        }
         block = kind in BLOCK_KINDS
         _check_tensors(stored, config, block)
         wanted = dtype or (torch.float32 if executor == "onnx" else stored["fc.weight"].dtype)
         tensors = {
-            key: t.to(device, wanted) if t.is_floating_point() else t
-            for key, t in stored.items()
-            if not key.startswith(_IGNORED_PARTS) and not key.endswith(_IGNORED)
+            key: t.to(device, wanted) if t.is_floating_point() else t for key, t in stored.items()
         }
         layer_config = _layer_config(config, _num_layers(tensors))
         weights = _weights(tensors, config, layer_config, target, block)
         layers = (block_layers if block else target_layers)(config, weights, target)
         shape = _shape(layer_config, weights)
         rotary = _rotary(layer_config, shape.head_dim, device)
-        if not block:
+        take, known = _taker(tensors), len(weights.embedding)
+        if block:
+            options = block_options(config, kind, known)
+            chain = chain_in(take, config, kind, weights)
+            convolutions = convolutions_in(take, config, kind, weights)
             _check_all_read(tensors)
-            if in_8_bits and executor == "onnx":
-                weights = weights.in_blocks()
-            return DraftHead(weights, shape, rotary, layers, name, executor)
-        options, take = block_options(config, kind, len(weights.embedding)), _taker(tensors)
-        chain = chain_in(take, config, kind, weights)
-        convolutions = convolutions_in(take, config, kind, weights)
+            return BlockHead(weights, shape, rotary, layers, name, options, chain, convolutions)
+        if kind == "peagle":
+            mask = mask_token(config, known)
+            state = take("mask_hidden", 1, 1, weights.fuse.shape[1]).flatten()
+            _check_all_read(tensors)
+            return ParallelHead(weights, shape, rotary, layers, name, mask, state)
         _check_all_read(tensors)
-        return BlockHead(weights, shape, rotary, layers, name, options, chain, convolutions)
+        if in_8_bits and executor == "onnx":
+            weights = weights.in_blocks()
+        return DraftHead(weights, shape, rotary, layers, name, executor)
     except KeyError as error:
         raise load_error("head", name, ValueError(f"{error.args[0]} is missing")) from None
     except Exception as error:  # transformers and ONNX Runtime raise any kind for odd values

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from naive_speculate.infer.files import is_path, model_file, tensor_files
-from naive_speculate.infer.head.keys import BLOCK_KINDS
+from naive_speculate.infer.head.keys import BLOCK_KINDS, KINDS
 from naive_speculate.infer.head.weights import HeadWeights
 
 _IDS = "eagle_aux_hidden_state_layer_ids"
@@ -58,8 +58,11 @@ def is_head(source: str | Path) -> bool:
 
 def declares_head(config: Mapping[str, Any]) -> bool:
     """Whether a configuration declares a draft head."""
-    names = (config.get("speculators_model_type"), *(config.get("architectures") or ()))
-    return "draft_vocab_size" in config or any("eagle3" in str(name).lower() for name in names)
+    return (
+        "draft_vocab_size" in config
+        or "speculators_model_type" in config
+        or any("eagle3" in str(name).lower() for name in config.get("architectures") or ())
+    )
 
 
 def declares_block(config: Mapping[str, Any]) -> bool:
@@ -72,7 +75,7 @@ def declares_block(config: Mapping[str, Any]) -> bool:
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
-    """The kind of a drafter: "eagle3" or one of `BLOCK_KINDS`. Raises a `ValueError` that names
+    """The kind of a drafter, one of `KINDS`. Raises a `ValueError` that names
     another one."""
     names = [str(name) for name in config.get("architectures") or ()]
     declared = config.get("speculators_model_type")
@@ -82,8 +85,8 @@ def kind_of(config: Mapping[str, Any]) -> str:
             " target's checkpoint (`speculators stitch`), from where drafter 'mtp' reads it"
         )
     if declared is not None:
-        if declared not in ("eagle3", *BLOCK_KINDS):
-            known = ", ".join(map(repr, ("eagle3", *BLOCK_KINDS)))
+        if declared not in KINDS:
+            known = ", ".join(map(repr, KINDS))
             raise ValueError(f"speculators_model_type is {declared!r:.80}, not one of {known}")
         return str(declared)
     if declares_block(config):

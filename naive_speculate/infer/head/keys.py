@@ -26,17 +26,19 @@ sliding_window_non_causal target_layer_ids
 """
 _BY_KIND = {
     "eagle3": "",
+    "peagle": "mask_token_id",
     "dflash": "",
     "dspark": "markov_head_type markov_rank",
     "dflash2": "conv_group_size conv_kernel_size selector_rank selector_top_k",
     "xpress": "xpress_rank",
 }
 """Kinds of drafters, and the keys that only they have."""
+KINDS = tuple(_BY_KIND)
 BLOCK_KINDS = ("dflash", "dspark", "dflash2", "xpress")
 
 _REASONS = {
     "names and versions": """
-        architectures _name_or_path name_or_path auto_map speculators_model_type
+        architectures _commit_hash _name_or_path name_or_path auto_map speculators_model_type
         speculators_version speculators_config transformers_version target_model_type modal_type
         torch_dtype dtype""",
     "the target's: its tokens end texts, and its sizes are those of the tensors": """

@@ -12,7 +12,7 @@ import torch
 
 BLOCK = 32  # numbers that share a scale
 _SCALE = 4  # bytes of a scale
-_ROWS = 4096  # rows that are rounded together: not all, which would take three times the memory
+_AT_ONCE = 2**16  # numbers that are rounded at a time; the intermediate values fit a core's cache
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ def in_blocks(matrix: torch.Tensor, bits: int = 8) -> torch.Tensor:
     blocks already."""
     if is_in_blocks(matrix) or matrix.shape[1] % BLOCK:
         return matrix
-    return torch.cat([_rounded(rows, bits) for rows in matrix.split(_ROWS)])
+    rows_at_once = max(1, _AT_ONCE // matrix.shape[1])
+    return torch.cat([_rounded(rows, bits) for rows in matrix.split(rows_at_once)])
 
 
 def _rounded(matrix: torch.Tensor, bits: int) -> torch.Tensor:

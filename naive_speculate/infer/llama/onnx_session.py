@@ -56,17 +56,15 @@ class OnnxSession:
         not in the vocabulary."""
         cache = rows.cache
         with self._lock:
-            cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1])
+            if len(rows.indices) == 1 or rows.contiguous:
+                self._run(inputs, rows, outputs)
+                return
             for begin, end in _consecutive(rows.indices):
                 parts = [
                     {name: array[begin:end] for name, array in each.items()}
                     for each in (inputs, outputs)
                 ]
-                self._run(
-                    parts[0],
-                    rows if rows.branches else cache.rows(rows.indices[begin:end]),
-                    parts[1],
-                )
+                self._run(parts[0], cache.rows(rows.indices[begin:end]), parts[1])
 
     def _run(
         self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]
@@ -74,13 +72,15 @@ class OnnxSession:
         """One forward over consecutive rows."""
         token_ids = inputs["token_ids"]
         num_new = token_ids.shape[1]
-        io = self._binding(rows, tuple(outputs))
-        given = {EMBEDDED: self._embedded(token_ids)} | dict(inputs)
-        del given["token_ids"]
+        lengths = rows.lengths
+        rows.cache.reserve(max(lengths) + num_new)
+        given = dict(inputs)
+        given["starts"], given["positions"] = np.array(lengths), rows.positions(num_new).numpy()
+        for name, window in self._masks.items():
+            given[name] = self._mask(rows.mask(num_new, window=window).numpy(), rows.cache.capacity)
         given["logits_from"] = np.array([-outputs["logits"].shape[1]])
-        given["starts"] = np.array(rows.lengths)
-        given["positions"] = rows.positions(num_new).numpy()
-        given |= {name: self._mask(rows, num_new, window) for name, window in self._masks.items()}
+        given[EMBEDDED] = self._embedded(given.pop("token_ids"))
+        io = self._binding(rows, tuple(outputs))
         for name, array in given.items():
             io.bind_cpu_input(name, np.asarray(array, order="C"))
         for name, array in outputs.items():
@@ -92,15 +92,17 @@ class OnnxSession:
         if int(token_ids.min()) < 0 or int(token_ids.max()) >= len(self.table):
             raise ValueError(f"query_token_ids must be in [0, {len(self.table)})")
         rows = self.table[torch.from_numpy(token_ids).flatten()]
-        return floats(rows).unflatten(0, token_ids.shape).numpy()
+        rows = rows if rows.dtype == torch.float32 else floats(rows)
+        return rows.unflatten(0, token_ids.shape).numpy()
 
     def _binding(self, rows: CacheRows, outputs: tuple[str, ...]) -> Any:
         """A binding to the rows' buffers and the tables, made again when these are replaced."""
-        cache, tables = rows.cache, self._rotary.up_to(rows.cache.capacity)
-        version, bound, bindings = self._bindings.get(cache, (None, None, {}))
-        if version != cache.version or bound is not tables:
-            bindings = {}
-            self._bindings[cache] = cache.version, tables, bindings
+        cache = rows.cache
+        kept = self._bindings.get(cache)
+        if kept is None or kept[0] != cache.version:  # kept until the cache grows
+            kept = cache.version, self._rotary.up_to(cache.capacity), {}
+            self._bindings[cache] = kept
+        _, tables, bindings = kept
         key = (
             rows.indices[0],
             len(rows.indices),
@@ -118,11 +120,11 @@ class OnnxSession:
                 _bind_array(io.bind_output, f"present_{kind}_{index}", buffer[covered].numpy())
         return io
 
-    def _mask(self, rows: CacheRows, num_new: int, window: int | None) -> Array:
-        """What is added to the scores of each row of queries, float32 `[b, 1, q, capacity]`: see
+    def _mask(self, seen: Array, capacity: int) -> Array:
+        """What is added to the scores of each row of queries, float32 `[b, 1, q, capacity]`, from
+        the keys that each may attend to, bool `[b, 1, q, num_keys]`: see
         `GraphBuilder._rows_of_queries`."""
-        seen = rows.mask(num_new, window=window).numpy()
-        mask = np.full((*seen.shape[:-1], rows.cache.capacity), _LOWEST)
+        mask = np.full((*seen.shape[:-1], capacity), _LOWEST)
         mask[..., : seen.shape[-1]][seen] = 0
         if self._group == 1:
             return np.concatenate([mask, mask[:, :, -1:]], axis=2)
@@ -148,17 +150,15 @@ class OnnxLlama(OnnxSession):
         query = token_array(token_ids)
         count, num_new = query.shape
         logits = np.empty((count, num_logits, self.shape.vocab_size), np.float32)
-        names = [self._residuals[layer] for layer in layers]
-        states = {
-            name: np.empty((count, num_new, self.shape.hidden_size), np.float32) for name in names
-        }
-        self.run({"token_ids": query}, rows, {"logits": logits} | states)
-        features = (
-            torch.from_numpy(np.concatenate([states[name] for name in names], axis=-1))
-            if layers
-            else None
-        )
-        return torch.from_numpy(logits), features
+        outputs = {"logits": logits}
+        for layer in layers:
+            states = np.empty((count, num_new, self.shape.hidden_size), np.float32)
+            outputs[self._residuals[layer]] = states
+        self.run({"token_ids": query}, rows, outputs)
+        if not layers:
+            return torch.from_numpy(logits), None
+        states = np.concatenate([outputs[self._residuals[layer]] for layer in layers], axis=-1)
+        return torch.from_numpy(logits), torch.from_numpy(states)
 
 
 @lru_cache

@@ -1,9 +1,10 @@
 """Where a step's draft tokens come from: one file per drafter, and their registry."""
 
+from naive_speculate.infer.head.parallel import ParallelHead
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.block import BlockDrafter
 from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter
-from naive_speculate.speculate.draft.head import HeadDrafter, MtpDrafter
+from naive_speculate.speculate.draft.head import HeadDrafter, MtpDrafter, ParallelHeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
@@ -23,7 +24,13 @@ DRAFTERS: dict[str, type[BatchDrafter]] = {
 """Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
 
 OWN_DRAFTERS = frozenset(
-    {*DRAFTERS.values(), TranslatedDrafter, GivenDrafter, TranslatedGivenDrafter}
+    {
+        *DRAFTERS.values(),
+        ParallelHeadDrafter,
+        TranslatedDrafter,
+        GivenDrafter,
+        TranslatedGivenDrafter,
+    }
 )
 """The drafters of this package, whose proposals need no check."""
 
@@ -34,6 +41,8 @@ def drafter_for(name: str, pair: ModelPair) -> type[BatchDrafter]:
     if name == GIVEN:
         return GivenDrafter if pair.translation is None else TranslatedGivenDrafter
     drafter = DRAFTERS[name]
+    if drafter is BlockDrafter and isinstance(pair.head, ParallelHead):
+        return ParallelHeadDrafter
     return (
         TranslatedDrafter if drafter is ModelDrafter and pair.translation is not None else drafter
     )

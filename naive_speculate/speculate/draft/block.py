@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.block import BlockHead
+from naive_speculate.infer.head.parallel import ParallelHead
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.head import hidden_states_obstacle
 from naive_speculate.speculate.draft.model import DrawnWindow
@@ -37,7 +38,7 @@ class BlockDrafter(SlotDrafter):
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
-        if not isinstance(pair.head, BlockHead):
+        if not isinstance(pair.head, (BlockHead, ParallelHead)):
             return "this pair has no block drafter"
         return hidden_states_obstacle(pair)
 

@@ -179,29 +179,56 @@ class HeadDrafter(SlotDrafter):
             self.observe([row], [len(row.token_ids) - 1 - kept], [states[:kept]])
 
     def _read(
-        self, rows: Sequence[SequenceState], counts: Sequence[int]
+        self, rows: Sequence[SequenceState], counts: Sequence[int], num_masks: int = 0
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Let the head read the next token and the state at the first `counts` unsettled
         positions of each row, after the settled part of its cache; returns logits and its own
-        states after each row's last one."""
-        histories, width = [self.histories[row] for row in rows], max(counts)
+        states after each row's last one, then, row by row again, after each of `num_masks` masks
+        of a `ParallelHead`."""
+        histories, width = [self.histories[row] for row in rows], max(counts) + num_masks
+        masks = [self.head.mask_token_id] * num_masks if num_masks else []
         token_ids = []
         for row, history, count in zip(rows, histories, counts, strict=True):
             history.settle(0)
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
-            token_ids.append(tokens + [0] * (width - count))
+            token_ids.append(tokens + masks + [0] * (width - count - num_masks))
         states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
+        if masks:
+            mask = self.head.mask_state.expand(num_masks, -1)
+            states = [torch.cat([read.to(mask), mask]) for read in states]
         query, padded = (
             on_device(token_ids, self.head.device),
             pad_sequence(states, batch_first=True),
         )
-        last, view = [count - 1 for count in counts], self.view(rows)
+        last = [count - 1 + index for index in range(num_masks + 1) for count in counts]
+        view = self.view(rows)
         found: tuple[torch.Tensor, torch.Tensor] = self.head.forward(
             query, padded, view, last, of_target=True
         )
         for history, count in zip(histories, counts, strict=True):
             history.slot.keep(history.start + count)  # without the padding
         return found
+
+
+class ParallelHeadDrafter(HeadDrafter):
+    """Drafts a window with one forward of the pair's `ParallelHead`: all drafts but the first
+    after masks. Each draft token is drawn from a distribution of its own."""
+
+    drafts_trees = False
+
+    @classmethod
+    def obstacle(cls, pair: ModelPair) -> str | None:
+        return hidden_states_obstacle(pair)
+
+    def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        window = DrawnWindow(rows, limits, self.vocab_size)
+        counts = [len(self.histories[row].states) for row in rows]
+        logits, _ = self._read(rows, counts, num_masks=max(limits) - 1)
+        for each in logits.split(len(rows)):
+            window.draw(each)
+            if window.full:
+                break
+        return window.proposal()
 
 
 class MtpDrafter(HeadDrafter):

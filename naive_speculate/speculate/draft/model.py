@@ -74,8 +74,9 @@ class ModelDrafter(SlotDrafter):
         return self._propose(rows, limits) if len(rows) == 1 else super().propose(rows, limits)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        query = on_device(self._first_query(rows), self._device)
+        first = self._first_query(rows)
         view = self.slots[rows[0]].cache.rows([self.slots[row].row for row in rows])
+        query = on_device(first, self._device)
         window = DrawnWindow(rows, limits, self.vocab_size)
         while True:
             count, drawing = query.shape[1], window.drawing

@@ -273,7 +273,7 @@ def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
 
 
 def _load(options: argparse.Namespace, *models: Any, executor: str | None = None) -> ModelPair:
-    with rounding_bar() as progress:
+    with rounding_bar(options.weights) as progress:
         return load_pair(
             *models,
             device=options.device,

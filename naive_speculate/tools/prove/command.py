@@ -201,7 +201,7 @@ def _prove_server(args: argparse.Namespace) -> int:
     )
     n = server.completions_per_request(prompts[0])
     length = LENGTH if first.tokens and not server.text_only else POSITIONS
-    shape = (args.temperatures, samples, args.concurrency, n, length, args.greedy_tokens, args.seed)
+    shape = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed, length)
     settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *shape)
     record = Record(args.work, settings)
     with progress_bar(Console(stderr=True), transient=True, disable=args.json) as progress:

@@ -57,10 +57,9 @@ class Settings:
     samples: int  # per prompt and temperature
     concurrency: int  # requests at once
     n: int  # completions per request that the server gives
-    # length: tokens of a sampled text; greedy_tokens: of a greedy one
-    length: int
-    greedy_tokens: int
+    greedy_tokens: int  # length of the greedy texts
     seed: int  # of the requests' seeds
+    length: int = POSITIONS  # of the sampled texts, in tokens
 
     @property
     def ways(self) -> list[Way]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from transformers import Qwen3Config
+from transformers import LlamaConfig, Qwen3Config
 
 HERE = Path(__file__).parent
 VOCAB, WIDTH, KNOWN, LAYERS = 48, 16, 30, [1, 2, 3]
@@ -86,6 +86,7 @@ def given() -> dict[str, torch.Tensor]:
 def save(name: str, model: Any, config: dict[str, Any], expected: dict[str, torch.Tensor]) -> None:
     folder = HERE / name
     model.half().save_pretrained(folder)
+    (folder / "config.py").unlink(missing_ok=True)  # speculators copies its own
     if config:
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     save_file(expected, folder / "expected.safetensors")
@@ -154,6 +155,47 @@ def corrected(model: Any, logits: Any, hidden: Any, before: Any, tokens: Any) ->
     return logits
 
 
+def one_of_peagle() -> Any:
+    from speculators import SpeculatorModel, SpeculatorModelConfig
+    from speculators.config import SpeculatorsConfig, VerifierConfig
+    from speculators.proposals.greedy import GreedyTokenProposalConfig
+
+    layers = LlamaConfig(**LAYER)
+    layers._attn_implementation = "eager"
+    config = SpeculatorModelConfig.registry["peagle"](
+        transformer_layer_config=layers, mask_token_id=MASK, draft_vocab_size=KNOWN,
+        eagle_aux_hidden_state_layer_ids=LAYERS, fc_norm=True,
+        speculators_config=SpeculatorsConfig(
+            algorithm="peagle", default_proposal_method="greedy",
+            proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=BLOCK)],
+            verifier=VerifierConfig(name_or_path=None, architectures=[]),
+        ),
+    )  # fmt: skip
+    return SpeculatorModel.registry["peagle"](config).eval()
+
+
+def drafted_by_peagle(model: Any, tokens: torch.Tensor, features: torch.Tensor) -> Any:
+    """Logits after the last token and after each mask, and greedy drafts: the training's forward
+    over the whole text, and one chain of masks."""
+    from speculators.models.peagle import core
+
+    count, found = len(features), []
+    padded = torch.cat([features, torch.zeros(BLOCK, features.shape[1])])[None]
+    text = torch.cat([tokens[1:], torch.zeros(BLOCK, dtype=torch.int64)])[None]
+    chain = torch.arange(1, BLOCK)
+    chosen = torch.cat([torch.arange(count), torch.full_like(chain, count - 1)])
+    depths = torch.cat([torch.zeros(count, dtype=torch.int64), chain])
+    core.generate_cod_sample_indices = lambda **_: (chosen, depths)
+    core.compute_metrics = lambda **given: (None, found.append(given["logits"][0]))
+    model(
+        padded, text, torch.zeros_like(text),
+        verifier_last_hidden_states=torch.zeros(1, text.shape[1], WIDTH),
+    )  # fmt: skip
+    logits = found[0][count - 1 :]
+    drafts = logits.argmax(-1)
+    return logits, drafts + model.d2t[drafts]
+
+
 def one_of_z_lab(options: dict[str, Any], layer: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     from dflash.model import DFlash2DraftModel, DFlashDraftModel
 
@@ -217,6 +259,16 @@ def main() -> None:
             )
             expected[f"logits_{index}"], expected[f"drafts_{index}"] = found
         save(name, model, {}, expected)
+    torch.manual_seed(0)
+    model, expected = one_of_peagle(), given()
+    randomized(model)
+    chosen = torch.randperm(VOCAB - 1)[:KNOWN].sort().values
+    model.d2t.copy_(chosen - torch.arange(KNOWN))
+    model.t2d.copy_(torch.isin(torch.arange(VOCAB), chosen))
+    for index in range(len(LENGTHS)):
+        found = drafted_by_peagle(model, expected[f"tokens_{index}"], expected[f"features_{index}"])
+        expected[f"logits_{index}"], expected[f"drafts_{index}"] = found
+    save("peagle", model, {}, expected)
     for name, (options, layer) in Z_LAB.items():
         torch.manual_seed(len(name))
         (model, config), expected = one_of_z_lab(options, layer), given()
