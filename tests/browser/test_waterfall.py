@@ -226,7 +226,7 @@ def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_lose
     guide_by(page, "regex")
     page.locator(TEXT).fill("([a-z")
     page.locator("#run").click()
-    toast(page, "regex does not parse, got '\\(\\[a-z': .*Unclosed")
+    toast(page, "regex does not parse, got '\\(\\[a-z': .*unterminated character set")
     assert (shown_run(page), text(page)) == (before, shown)
     expect(page.locator(TEXT)).to_have_value("([a-z")
     guide_by(page, "json")

@@ -67,8 +67,9 @@ def test_the_target_answers_whole_prompts_and_what_it_computed_there_is_kept(mak
                 seen = model(tokens, output_hidden_states=True)
             states = torch.stack(row.states).float()
             assert torch.allclose(states, seen.hidden_states[1][0], atol=2e-2)
-            likeliest = torch.stack([ids[0] for ids, _ in row.likeliest]).tolist()
-            assert likeliest == seen.logits[0].argmax(-1).tolist()
+            likeliest = torch.stack([ids[0] for ids, _ in row.likeliest])
+            theirs = seen.logits[0].gather(-1, likeliest[:, None])[:, 0]
+            assert torch.allclose(theirs, seen.logits[0].amax(-1), atol=1e-4)  # there may be ties
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
