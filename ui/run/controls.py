@@ -11,9 +11,10 @@ import gradio as gr
 from gradio.components import Component
 
 from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.speculate.tree import MAX_NODES
 from ui.host.errors import message_of
 from ui.notify import QUIET, warn
-from ui.run.settings import TITLES, Settings, checked
+from ui.run.settings import TITLES, TREE, Settings, checked
 
 EXAMPLES = {
     "A fairy tale": "Once upon a time there was a little fox who lived",
@@ -58,10 +59,10 @@ HELP = {
         " draft is less sure than the target."
     ),
     "tree": (
-        "Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances"
-        " per target pass, but each node costs verification: on 2 cores a pass over 17 tokens costs"
-        " 1.84 single ones. One level, such as 4, can pay off; deeper trees are only for teaching."
-        " Needs a draft head or a draft model."
+        f"Several candidates per position: {TREE} drafts 3 tokens, 2 after each, then 1; at most"
+        f" {MAX_NODES} in all. More chances per target pass, but each node costs verification: on"
+        " 2 cores a pass over 17 tokens costs 1.84 single ones. One level, such as 4, can pay off;"
+        " deeper trees are only for teaching. Needs a draft head or a draft model."
     ),
     "auto": "From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost).",
     "seed": "[Same seed](#term-seed), same text.",
@@ -184,7 +185,13 @@ class _Builder:
 
     def add(self, kind: Callable[..., Component], name: str, label: str, **options: Any) -> None:
         value = getattr(self._start, name)
-        self.made[name] = kind(value=value, label=label, info=HELP.get(name), **options)
+        self.made[name] = kind(
+            value=value,
+            label=label,
+            info=HELP.get(name),
+            elem_classes=f"ns-field-{name}",
+            **options,
+        )
 
 
 def build_settings(
@@ -217,7 +224,7 @@ def _build_drafting(add: Callable[..., None], drafters: Sequence[str]) -> None:
     add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
     ways = [("Sampled", "sampled"), ("Argmax", "argmax")]
     add(gr.Radio, "draft_sampling", "Draft tokens of a model", choices=ways)
-    add(gr.Textbox, "tree", "Token tree", placeholder="4x2x1", elem_id="tree")
+    add(gr.Textbox, "tree", "Token tree", placeholder=TREE, elem_id="tree")
     add(gr.Checkbox, "auto", "Choose k automatically")
 
 
