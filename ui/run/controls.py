@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from importlib.util import find_spec
@@ -207,20 +208,33 @@ def build_settings(
         add(gr.Number, "num_draft_tokens", "Draft tokens (k)", min_width=0, elem_id="k")
         add(gr.Number, "temperature", "Temperature", step=0.1, min_width=0, elem_id="temperature")
     with gr.Accordion("More settings", open=False, elem_id="more"):
-        add(gr.Dropdown, "pair", "Models", choices=pairs, elem_id="pair")
-        _build_drafting(add, drafters)
-        _build_sampling(add)
-        _build_guide(add, builder.made)
-        add(gr.Number, "max_tokens", "Max tokens", elem_id="max-tokens")
-        add(gr.Textbox, "stop", "Stop strings", lines=2)
-        add(gr.Checkbox, "ignore_eos", "Ignore the end token")
-        add(gr.Checkbox, "chat", "Chat template")
+        with _group("Who drafts"):
+            _build_drafting(add, drafters)
+        with _group("Who judges"):
+            add(gr.Dropdown, "pair", "Models", choices=pairs, elem_id="pair")
+            choices: dict[str, Any] = {"choices": STRATEGIES, "elem_id": "strategy"}
+            add(gr.Dropdown, "verify_strategy", "Verification", **choices)
+        with _group("Sampling"):
+            _build_sampling(add)
+        with _group("Limits"):
+            add(gr.Number, "max_tokens", "Max tokens", elem_id="max-tokens")
+            add(gr.Textbox, "stop", "Stop strings", lines=2)
+            add(gr.Checkbox, "ignore_eos", "Ignore the end token")
+            add(gr.Checkbox, "chat", "Chat template")
+            _build_guide(add, builder.made)
         share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
     return builder.made, share
 
 
+@contextmanager
+def _group(title: str) -> Iterator[None]:
+    """A group of the drawer's settings, under its title."""
+    with gr.Column(elem_classes="ns-group"):
+        gr.HTML(f"<h3>{title}</h3>", apply_default_css=False)
+        yield
+
+
 def _build_drafting(add: Callable[..., None], drafters: Sequence[str]) -> None:
-    add(gr.Dropdown, "verify_strategy", "Verification", choices=STRATEGIES, elem_id="strategy")
     add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
     ways = [("Sampled", "sampled"), ("Argmax", "argmax")]
     add(gr.Radio, "draft_sampling", "Draft tokens of a model", choices=ways)
