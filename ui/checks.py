@@ -1,7 +1,7 @@
 """Errors in user input, as one line that names the field."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pydantic import ValidationError
 
@@ -37,6 +37,12 @@ def out_of_range(name: str, allowed: str, value: object) -> str:
 
 def _given(value: object) -> str:
     return "and is empty" if value in (None, "") else f"got {value!r:.80}"
+
+
+def field_of(problem: object, fields: Iterable[str]) -> str:
+    """The field that a problem names first; empty if it names none."""
+    named = re.match(r"[a-z_]+", str(problem))
+    return named[0] if named and named[0] in fields else ""
 
 
 def in_labels(problem: object, labels: Mapping[str, str]) -> str:

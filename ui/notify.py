@@ -10,7 +10,10 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 MOST = 600  # characters of a toast
 
 
-def warn(problem: object, title: str = "This cannot be run") -> None:
-    """Show a problem as a toast. Gradio draws toasts as HTML, so the text is escaped."""
+def warn(problem: object, title: str = "This cannot be run", field: str = "") -> None:
+    """Show a problem as a toast. Gradio draws toasts as HTML, so the text is escaped. With a
+    `field`, `assets/js/problems.js` marks that setting until it is changed."""
     text = str(problem)
-    gr.Warning(html.escape(text if len(text) <= MOST else f"{text[:MOST]} …"), title=title)
+    shown = html.escape(text if len(text) <= MOST else f"{text[:MOST]} …")
+    mark = f'<span class="ns-problem ns-problem-{field}">{shown}</span>'
+    gr.Warning(mark if field else shown, title=title)

@@ -9,6 +9,7 @@ window.speak = (table) => {
     ".ns-lp-rest th:not(:has(em)), .ns-odds tbody th > :not(em), .ns-tip-head span, .ns-others-round th span, .ns-theirs, #learn-prompt, .js-plotly-plot";
   const ATTRIBUTES = ["title", "aria-label", "placeholder", "aria-valuetext", "data-name", "data-head"];
   const MOST_KNOWN = 5000;
+  const THOUSANDS = { es: "\u202f" }[document.documentElement.lang];
   const WORD = /\p{L}{2}/u;
   const NAME = /(?<!%)\{(\w+)\}/g;
   const known = new Map(); // translations by English text; undefined where there is none
@@ -63,14 +64,17 @@ window.speak = (table) => {
     return some ? said : undefined;
   }
 
+  // Numbers as this language groups their digits.
+  const grouped = (text) => (THOUSANDS ? text.replace(/(?<=\d),(?=\d{3}(?!\d))/g, THOUSANDS) : text);
+
   function translated(text) {
-    if (!WORD.test(text)) return text;
-    if (known.has(text)) return known.get(text) ?? text;
+    if (!WORD.test(text)) return grouped(text);
+    if (known.has(text)) return known.get(text) ?? grouped(text);
     const [, before, inner, after] = /^(\s*)(.*?)(\s*)$/s.exec(text);
     const said = find(inner.replace(/\s+/g, " ")) ?? findParts(inner);
     if (known.size >= MOST_KNOWN) known.clear();
-    known.set(text, said && before + said.replace(/(?<=[，。：；？！、]) +/g, "") + after);
-    return known.get(text) ?? text;
+    known.set(text, said && grouped(before + said.replace(/(?<=[，。：；？！、]) +/g, "").replace(/(?<=\d)，(?=\d)/g, "、") + after));
+    return known.get(text) ?? grouped(text);
   }
   window.translated = translated;
 

@@ -3,6 +3,7 @@
 
 import { answerTo } from "./connection.js";
 import { addressWith, lecturing, make, onEscape, onKeys, query, readdress, storage } from "./dom.js";
+import { markProblems } from "./problems.js";
 import { UNLINKED } from "./rooms.js";
 
 const THEME = "naive-speculate-theme";
@@ -15,6 +16,7 @@ const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidd
 export function mount({ element, trigger }) {
   themed(element.querySelector(".ns-theme"));
   tabs();
+  markProblems();
   if (query().get("embed") === "1") embed();
   // A link to a tab, lesson or room, which may not exist; once the page listens.
   const linked = String(query());

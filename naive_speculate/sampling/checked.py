@@ -11,6 +11,8 @@ from pydantic.dataclasses import dataclass
 T = TypeVar("T")
 _STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
 
+_MOST_SHOWN = 80  # characters of a value that is shown
+
 Real = Annotated[float, WrapValidator(lambda value, check: (check(value), value)[1])]
 """A number, which stays a whole one where it was given as one."""
 
@@ -49,10 +51,18 @@ def _one_line(cls: Any, prefix: str, error: ValidationError) -> Exception:
         return TypeError(f"{cls.__name__} has no {name!r}")
     if first["type"] == "missing":
         return TypeError(f"{cls.__name__} needs {name!r}")
-    return ValueError(
-        f"{prefix}{name} must be {_allowed(cls.__pydantic_fields__[name])}, got"
-        f" {first['input']!r:.80}"
-    )
+    allowed = _allowed(cls.__pydantic_fields__[name])
+    return ValueError(f"{prefix}{name} must be {allowed}, got {_given(first['input'])}")
+
+
+def _given(value: object) -> str:
+    """The value; of a long list its number of entries and the longest one, not a part."""
+    written = repr(value)
+    if len(written) <= _MOST_SHOWN or not isinstance(value, list | tuple) or not value:
+        return written[:_MOST_SHOWN]
+    longest = max(value, key=lambda entry: len(entry) if isinstance(entry, str) else 0)
+    size = f", one of {len(longest)} characters" if isinstance(longest, str) else ""
+    return f"{len(value)}{size}"
 
 
 def _allowed(field: Any) -> str:

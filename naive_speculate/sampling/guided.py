@@ -96,10 +96,10 @@ class GuidedDecodingParams:
                 f" got {given[0]} and True"
             )
         name, text = self.source
-        if len(text) > MAX_GRAMMAR_LENGTH:
+        length = sum(map(len, self.choice)) if self.choice is not None else len(text)
+        if length > MAX_GRAMMAR_LENGTH:
             raise ValueError(
-                f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got"
-                f" {len(text)}"
+                f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got {length}"
             )
         grammar_of(name, text, not self.disable_any_whitespace)
         return self

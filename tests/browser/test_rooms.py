@@ -111,7 +111,7 @@ def test_a_race_whose_lanes_parted_asks_why_and_bad_texts_are_refused(open_page)
     page.get_by_role("link", name="Find out why").click()
     page.locator("#differ [name=a]").fill("🦊" * 600)
     page.locator("#differ [type=submit]").click()
-    toast(page, "at most 160 tokens")
+    toast(page, "at most 320 tokens")
     expect(page.locator(DIFFERENCE)).to_be_hidden()
     expect(page.locator("#differ [type=submit]")).to_be_enabled()
 

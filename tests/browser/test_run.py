@@ -46,6 +46,12 @@ def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_
         set_number(page, "max-tokens", value)
         page.locator("#run").click()
         toast(page, words)
+        field = page.locator("#max-tokens")
+        expect(field).to_contain_text(words)
+        expect(field.locator("input")).to_be_focused()
+        set_number(page, "max-tokens", 8)
+        expect(field.locator("[aria-invalid]")).to_have_count(0)
+        expect(page.get_by_test_id("toast-body")).to_have_count(0)
     assert (shown_run(page), visible_tokens(page)) == (before, tokens)
 
     run(page, PROMPT, max_tokens=24, seed=3, k=2)

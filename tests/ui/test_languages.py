@@ -21,7 +21,7 @@ from ui.run import controls
 from ui.run.controls import EXAMPLES, QUESTIONS
 
 SILENT = re.compile(
-    r"ui/(assets|checks|record_examples|host/(configuration|operations|options|limits|process|zero))\.py"
+    r"ui/(assets|checks|record_examples|run/api|host/(configuration|operations|options|limits|process|zero))\.py"
 )
 """Modules without texts of the page."""
 ENGINE = [
@@ -278,8 +278,8 @@ INTERNAL = re.compile(
     " lesson must|close_rejection|^event number|inputs: the call|^not enough|^temperature is"
     " 0|^dtype|^{} returns|^hidden|^target has|^this pair has no|^chat is set|^prompt and text|^, a"
     " run of|^tokens must|^{} must be a number from|^a run"
-    " starts|^(?:pair|guided|num_draft_tokens|start|num_rows) must be|^(?:max|num_draft)_tokens may"
-    " be at most"
+    " starts|^(?:pair|guided|num_draft_tokens|start|num_rows|drafter|tree) must be|^guided_text is"
+    " empty|^Watch spec"
 )
 """Errors that no visitor can cause, or that a more general text matches."""
 PROMPTS = {

@@ -15,9 +15,9 @@ from ui.labels import end_of
 from ui.run import controls as parts
 
 TITLE = "These cannot be compared"
-FIELDS = {"prompt": ("the prompt", 500), "a": ("text A", 800), "b": ("text B", 800)}
+FIELDS = {"prompt": ("the prompt", 1000), "a": ("text A", 1600), "b": ("text B", 1600)}
 """The form's texts and their longest inputs, by field name."""
-MOST_TOKENS = 160
+MOST_TOKENS = 320
 """Of prompt and text together. SmolLM2 takes a third of a second of processor time per token:
 bfloat16 is slow on most CPUs."""
 HALF = "bfloat16"
@@ -29,7 +29,7 @@ def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
     """Build the room inside the current Blocks context; the controls name the pair."""
     limits = {name: most for name, (_, most) in FIELDS.items()}
     markup, names = (
-        room("differ", "differ", limits=limits),
+        room("differ", "differ", limits=limits, tokens=MOST_TOKENS),
         {"label": "Why do two texts differ?", "elem_id": "differ"},
     )
     view = component("rooms", markup, mount="mountDiffer", events=["compare"], **names)

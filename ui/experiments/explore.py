@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 import gradio as gr
@@ -137,9 +138,10 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
     settings = parts.ordered(controls)
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(render("explore_intro"), apply_default_css=False)
+        outputs = _build_maps(recorded)
         made = _build_controls(prompts_for(target), recorded.ks)
         run, stop = _build_buttons("Explore", "explore")
-        outputs = _build_maps(recorded)
+        _build_expected(recorded, list(made.values()))
 
         def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
             ks, temperatures, amount, lines, each, *values = given
@@ -199,6 +201,48 @@ def _build_buttons(name: str, elem_id: str) -> tuple[gr.Button, gr.Button]:
     with gr.Row(elem_classes="ns-go"):
         run = gr.Button(name, variant="primary", elem_id=f"{elem_id}-run")
         return run, gr.Button("Stop", elem_id=f"{elem_id}-stop")
+
+
+def _build_expected(recorded: Exploration, inputs: Sequence[Component]) -> None:
+    """The line that says how long the chosen runs would take; it follows the form."""
+
+    def say(*given: Any) -> str:
+        ks, temperatures, tokens, lines, seeds = given
+        runs, seconds = expected_time(
+            recorded.samples,
+            [k for k in KS if k in (ks or ())],
+            [t for t in TEMPERATURES if t in (temperatures or ())],
+            len(read_prompts("Run", lines)),
+            int(tokens or 0),
+            int(seeds or 0),
+        )
+        said = f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(1, round(seconds))} s"
+        return f"{count(runs, 'run')}, about {said} at the recording's pace." if runs else ""
+
+    line = _status("explore-expected", say(*[component.value for component in inputs]))
+    gr.on(
+        [component.change for component in inputs],  # type: ignore[attr-defined]
+        say,
+        list(inputs),
+        line,
+        trigger_mode="always_last",
+        **QUIET,
+    )
+
+
+def expected_time(
+    samples: Sequence[Sample],
+    ks: Sequence[int],
+    temperatures: Sequence[float],
+    prompts: int,
+    tokens: int,
+    seeds: int,
+) -> tuple[int, float]:
+    """The number of runs of a sweep, and their seconds at the mean pace of some samples."""
+    each = sum(seeds if temperature else 1 for temperature in temperatures) * prompts
+    runs = each * (1 + len(ks)) if ks and seeds else 0
+    paces = [1 / sample.speed for sample in samples if sample.speed]
+    return runs, runs * tokens * fmean(paces) if paces else 0.0
 
 
 def _build_maps(recorded: Exploration) -> list[Component]:

@@ -156,6 +156,15 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
         for name, crossed in (("target", target_crossed), ("draft", draft_crossed)):
             for entry, prob in crossed:
                 known.get(name, {}).setdefault(entry.token_id, prob)
+    rejected = case.first(EventKind.REJECTED)
+    if (
+        "residual" in known
+        and rejected is not None
+        and rejected.token_id is not None
+        and case.rule == VerifyStrategy.SPECULATIVE_SAMPLING
+        and not case.settings.get("tree")
+    ):  # it was rejected because q exceeds p, so max(0, p − q) is 0
+        known["residual"].setdefault(rejected.token_id, 0.0)
     tokens: list[dict[str, Any]] = [
         {
             "text": visible(token.text, LABEL_LENGTH),

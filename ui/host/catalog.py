@@ -88,8 +88,7 @@ class ServedPair:
         ):
             others = ", ".join(DRAFTERS[name].title for name in able)
             raise ValueError(
-                f"{DRAFTERS[str(request.drafter)].title} cannot draft for these models; choose"
-                f" another: {others}"
+                f"drafter must be one of {others}, got {DRAFTERS[str(request.drafter)].title}"
             )
         if request.chat and not self.engine.about.chat:
             request = replace(request, chat=False)

@@ -20,7 +20,7 @@ from ui.checks import RANGES
 from ui.host.catalog import DECODING, Catalog
 from ui.host.visitors import VISITOR_BYTES, Weighed
 from ui.run.runs import TOO_LARGE, Run, request_of
-from ui.run.settings import Settings, checked
+from ui.run.settings import TREE, Settings, checked
 
 SECONDS_PER_LIST = 0.15  # programs get fewer and longer lists than the page
 _USUAL = Settings()
@@ -46,7 +46,7 @@ PARAMETERS = {
         '"sampled" draws draft tokens from the draft model, "argmax" takes its most probable ones.'
     ),
     "tree": (
-        "Several candidates per position, as numbers of children by depth, such as 3x2x1, at most"
+        "Several candidates per position, as numbers of children by depth, such as {tree}, at most"
         " {nodes} nodes in all. Empty for none."
     ),
     "stop": "Texts that end the generation; they are not part of the text. Up to 64.",
@@ -125,6 +125,7 @@ def _description(catalog: Catalog) -> str:
         "max_tokens": catalog.max_tokens,
         "k": RANGES["num_draft_tokens"],
         "nodes": MAX_NODES,
+        "tree": TREE,
     }
     names = {"rules": ", ".join(VERIFIERS), "drafters": ", ".join(DRAFTERS)}
     lines = [f"{name}: {text.format(**limits, **names)}" for name, text in PARAMETERS.items()]

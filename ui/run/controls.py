@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from importlib.util import find_spec
@@ -11,9 +12,10 @@ import gradio as gr
 from gradio.components import Component
 
 from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.speculate.tree import MAX_NODES
 from ui.host.errors import message_of
 from ui.notify import QUIET, warn
-from ui.run.settings import TITLES, Settings, checked
+from ui.run.settings import TITLES, TREE, Settings, checked
 
 EXAMPLES = {
     "A fairy tale": "Once upon a time there was a little fox who lived",
@@ -58,10 +60,10 @@ HELP = {
         " draft is less sure than the target."
     ),
     "tree": (
-        "Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances"
-        " per target pass, but each node costs verification: on 2 cores a pass over 17 tokens costs"
-        " 1.84 single ones. One level, such as 4, can pay off; deeper trees are only for teaching."
-        " Needs a draft head or a draft model."
+        f"Several candidates per position: {TREE} drafts 3 tokens, 2 after each, then 1; at most"
+        f" {MAX_NODES} in all. More chances per target pass, but each node costs verification: on"
+        " 2 cores a pass over 17 tokens costs 1.84 single ones. One level, such as 4, can pay off;"
+        " deeper trees are only for teaching. Needs a draft head or a draft model."
     ),
     "auto": "From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost).",
     "seed": "[Same seed](#term-seed), same text.",
@@ -184,7 +186,13 @@ class _Builder:
 
     def add(self, kind: Callable[..., Component], name: str, label: str, **options: Any) -> None:
         value = getattr(self._start, name)
-        self.made[name] = kind(value=value, label=label, info=HELP.get(name), **options)
+        self.made[name] = kind(
+            value=value,
+            label=label,
+            info=HELP.get(name),
+            elem_classes=f"ns-field-{name}",
+            **options,
+        )
 
 
 def build_settings(
@@ -200,24 +208,37 @@ def build_settings(
         add(gr.Number, "num_draft_tokens", "Draft tokens (k)", min_width=0, elem_id="k")
         add(gr.Number, "temperature", "Temperature", step=0.1, min_width=0, elem_id="temperature")
     with gr.Accordion("More settings", open=False, elem_id="more"):
-        add(gr.Dropdown, "pair", "Models", choices=pairs, elem_id="pair")
-        _build_drafting(add, drafters)
-        _build_sampling(add)
-        _build_guide(add, builder.made)
-        add(gr.Number, "max_tokens", "Max tokens", elem_id="max-tokens")
-        add(gr.Textbox, "stop", "Stop strings", lines=2)
-        add(gr.Checkbox, "ignore_eos", "Ignore the end token")
-        add(gr.Checkbox, "chat", "Chat template")
+        with _group("Who drafts"):
+            _build_drafting(add, drafters)
+        with _group("Who judges"):
+            add(gr.Dropdown, "pair", "Models", choices=pairs, elem_id="pair")
+            choices: dict[str, Any] = {"choices": STRATEGIES, "elem_id": "strategy"}
+            add(gr.Dropdown, "verify_strategy", "Verification", **choices)
+        with _group("Sampling"):
+            _build_sampling(add)
+        with _group("Limits"):
+            add(gr.Number, "max_tokens", "Max tokens", elem_id="max-tokens")
+            add(gr.Textbox, "stop", "Stop strings", lines=2)
+            add(gr.Checkbox, "ignore_eos", "Ignore the end token")
+            add(gr.Checkbox, "chat", "Chat template")
+            _build_guide(add, builder.made)
         share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
     return builder.made, share
 
 
+@contextmanager
+def _group(title: str) -> Iterator[None]:
+    """A group of the drawer's settings, under its title."""
+    with gr.Column(elem_classes="ns-group"):
+        gr.HTML(f"<h3>{title}</h3>", apply_default_css=False)
+        yield
+
+
 def _build_drafting(add: Callable[..., None], drafters: Sequence[str]) -> None:
-    add(gr.Dropdown, "verify_strategy", "Verification", choices=STRATEGIES, elem_id="strategy")
     add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
     ways = [("Sampled", "sampled"), ("Argmax", "argmax")]
     add(gr.Radio, "draft_sampling", "Draft tokens of a model", choices=ways)
-    add(gr.Textbox, "tree", "Token tree", placeholder="4x2x1", elem_id="tree")
+    add(gr.Textbox, "tree", "Token tree", placeholder=TREE, elem_id="tree")
     add(gr.Checkbox, "auto", "Choose k automatically")
 
 

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import Route
 
+from naive_speculate.known import KNOWN
 from naive_speculate.models import BUNDLED_PAIR
 from naive_speculate.speculate import step
 from ui.assets import component, render
@@ -127,7 +128,9 @@ def size(parameters: int) -> str:
 def models_in_short(catalog: Catalog, pair: str = "") -> str:
     """What a visitor must know about a pair before the first run, shown below the prompt, as
     HTML."""
-    return render("models_line", tales=catalog.of(pair).is_tales)
+    served = catalog.of(pair)
+    english = served.is_tales or str(served.target) in KNOWN
+    return render("models_line", tales=served.is_tales, english=english)
 
 
 def models_markup(catalog: Catalog) -> str:

@@ -1,8 +1,10 @@
 """A visitor's settings: the controls' values as one record, and as the query string of a link."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
+from itertools import accumulate
+from operator import mul
 from typing import Annotated, Any, Literal, cast, get_args
 from urllib.parse import urlencode
 
@@ -14,10 +16,12 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Request
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import Detail, DraftSampling
+from naive_speculate.speculate.tree import MAX_NODES, parse_tree
 from naive_speculate.speculate.verify import VERIFIERS
 from ui.checks import first_problem
 
 MAX_PROMPT_CHARACTERS = 100_000
+TREE = "3x2x1"  # an example; it has 15 nodes
 TITLES = {"choice": "One of these texts", "regex": "A regular expression", "json": "A JSON schema"}
 """The page's kinds of guides, by the library's names."""
 
@@ -78,6 +82,11 @@ class Settings:
         are needed. A ValueError names the invalid setting. See `Request` for both arguments."""
         if not self.prompt.strip():
             raise ValueError("prompt is empty: write the start of a text")
+        if self.tree.strip() and (nodes := _nodes(parse_tree(self.tree.strip()))) > MAX_NODES:
+            raise ValueError(
+                f"tree must be at most {MAX_NODES} nodes, such as {TREE}, got"
+                f" {self.tree.strip():.40} ({nodes})"
+            )
         return Request(
             self.prompt,
             self.params(),
@@ -105,6 +114,11 @@ ALIKE = {field.name for field in fields(Settings)} & {
 NOTHING = Settings(
     prompt="", seed=None
 )  # settings relative to which a link contains the prompt and the seed
+
+
+def _nodes(shape: Sequence[int]) -> int:
+    """The nodes of a whole tree."""
+    return sum(accumulate(shape, mul))
 
 
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from naive_speculate.events.trace import Trace
 from ui.assets import component, render
 from ui.charts.figures import build_board
 from ui.charts.waterfall import build_waterfall
-from ui.checks import in_labels
+from ui.checks import field_of, in_labels
 from ui.explain.inspector import build_panel
 from ui.host.catalog import DECODING, Catalog
 from ui.host.process import payload
@@ -32,6 +32,7 @@ NO_RUN = "The server no longer has this run. Press Run for a new one."
 NO_ROOM = "The server has no room for this trace. Try again later."
 LOST_LINK = '{"lost": true}'  # the stage's message for a link that leads nowhere
 SETTINGS = '<button type="button" class="ns-settings-open" aria-expanded="false">Settings</button>'
+EXAMPLE = "() => {{ const text = {}; return window.translated?.(text) ?? text; }}"
 COPY_LINK = """(query) => {
     const link = location.origin + location.pathname + (query ? "?" + query : "");
     history.replaceState(null, "", link);
@@ -106,7 +107,9 @@ class Workbench:
         }
         link = gr.Textbox(visible=False)  # a gr.State would stay on the server
         taken: list[Any] = [
-            button.click(None, None, self._prompt, js=f"() => {json.dumps(text)}", **QUIET).then
+            button.click(
+                None, None, self._prompt, js=EXAMPLE.format(json.dumps(text)), **QUIET
+            ).then
             for button, text in self._examples.items()
         ]
         for trigger in (self.run.click, self._prompt.submit, *taken):
@@ -150,17 +153,14 @@ class Workbench:
             yield message
 
     def _warn(self, problem: object) -> None:
-        """Show a problem with the settings, under their labels."""
-        warn(
-            in_labels(
-                problem,
-                {
-                    name: str(control.label)
-                    for name, control in self.controls.items()
-                    if name != "prompt"
-                },
-            )
+        """Show a problem with the settings, under their labels, and mark the field."""
+        labels = {name: str(control.label) for name, control in self.controls.items()}
+        field = field_of(problem, {*labels, "guided_decoding"})
+        labels |= {"guided_decoding": "Guide:", "filter_words": "the page's word filter"}
+        said = in_labels(
+            problem, {name: label for name, label in labels.items() if name != "prompt"}
         )
+        warn(said, field={"guided_decoding": "guided_text"}.get(field, field))
 
     async def _stream(
         self, request: gr.Request, read: Callable[[], Settings], refused: Any

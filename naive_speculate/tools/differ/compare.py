@@ -279,6 +279,16 @@ def _margins_at(
     return tuple(margins)
 
 
+def _at_best(name: str, reading: Reading) -> str:
+    """What the temperature under which a text is most probable says about it."""
+    if reading.temperature == 0:
+        return f"Text {name} is the target's greedy text, as at temperature 0."
+    return (
+        f"Text {name} looks like a sample at temperature {reading.temperature:g}:"
+        f" {reading.greedy:.0%} of its tokens are the target's most probable ones."
+    )
+
+
 def _judge(
     margins: Sequence[Margin],
     rounding: float,
@@ -322,18 +332,16 @@ def _judge(
         return (
             Verdict.SAMPLING,
             (
-                "The texts fit different sampling parameters or seeds. A is most probable at"
-                f" temperature {a.temperature:g} ({a.greedy:.0%} of its tokens are greedy), B at"
-                f" {b.temperature:g} ({b.greedy:.0%})."
+                "The texts fit different sampling parameters or seeds."
+                f" {_at_best('A', a)} {_at_best('B', b)}"
             ),
         )
     return (
         Verdict.UNEXPLAINED,
         (
             f"Rounding cannot explain it: it moves margins by up to {rounding:.4f} nats here, and"
-            f" the tokens are {apart:.4f} apart. A is most probable at temperature"
-            f" {a.temperature:g}, B at {b.temperature:g}. Compare weights, quantisation and"
-            " adapters."
+            f" the tokens are {apart:.4f} apart. {_at_best('A', a)} {_at_best('B', b)} Compare"
+            " weights, quantisation and adapters."
         ),
     )
 

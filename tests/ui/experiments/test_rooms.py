@@ -201,10 +201,10 @@ REFUSED = {
         ({}, "the prompt is empty"),
         (DIFFERING | {"a": " "}, "text A is empty"),
         (DIFFERING | {"b": ["list"]}, "text B is empty"),
-        (DIFFERING | {"b": "x" * 801}, "text B may have at most 800 characters, got 801"),
+        (DIFFERING | {"b": "x" * 1601}, "text B may have at most 1,600 characters, got 1,601"),
         (
             DIFFERING | {"a": "🦊" * 600},
-            "the prompt and text A may have at most 160 tokens together, got",
+            "the prompt and text A may have at most 320 tokens together, got",
         ),
     ],
     "yourself": [

@@ -410,3 +410,12 @@ def test_the_truly_best_choice_is_kept_in_at_least_95_of_100_cases_even_among_eq
         }  # all alike, so each is the best
         lost += 0 not in may_be_best(scores)
     assert lost / 600 < 0.07  # 5% and two standard deviations
+
+
+def test_the_expected_time_counts_the_runs_of_a_sweep_at_the_pace_of_the_samples():
+    recorded = explore.recorded_exploration()
+    runs, seconds = explore.expected_time(recorded.samples, [1, 3], [0.0, 1.0], 2, 64, 3)
+    assert runs == 2 * (1 + 3) * 3  # prompts, seeds per temperature, plain and two k
+    mean = sum(1 / sample.speed for sample in recorded.samples) / len(recorded.samples)
+    assert seconds == pytest.approx(runs * 64 * mean)
+    assert explore.expected_time(recorded.samples, [], [0.0], 2, 64, 3) == (0, 0)

@@ -424,3 +424,16 @@ def test_what_a_file_claims_that_cannot_be_is_not_rolled():
     other = {"draft_top": top((" king", 0.6), (" sat", 0.1)), "draft_top_target": [0.3, 7.0]}
     for nonsense in (other, {"expected_accept": 5.0}, {"target_top_draft": [-1.0, 0.6, 0.0]}):
         assert redraw_data(rejected(**nonsense), 2) == {"why": UNRECORDED}
+
+
+def test_the_rejected_token_has_nothing_in_the_residual():
+    shown = distributions(refused(), 5)
+    residual = shown["series"].index("residual")
+    events = refused().events
+    rejected = next(event for event in events if event.kind == EventKind.REJECTED)
+    (probs,) = [
+        token["probs"]
+        for token in shown["tokens"]
+        if token["text"].replace("␣", " ") == rejected.text
+    ]
+    assert probs[residual] == 0

@@ -149,7 +149,7 @@ def test_a_drafter_that_a_pair_lacks_is_refused_in_the_page_s_words(small_engine
     served = ServedPair(small_engine, small_engine, "classroom")
     with pytest.raises(
         ValueError,
-        match=r"^Draft head cannot draft for these models; choose another: Draft model, .*Prompt",
+        match=r"^drafter must be one of Draft model, .*Prompt",
     ):
         served.suited(Request("Once", drafter="head"))
     assert served.suited(Request("Once", drafter="head", num_draft_tokens=0)).drafter == "head"

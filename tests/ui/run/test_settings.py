@@ -18,6 +18,7 @@ from ui.run.controls import GUIDES
 from ui.run.runs import Run, Runs
 from ui.run.settings import (
     TITLES,
+    TREE,
     Settings,
     checked,
     controls_of,
@@ -280,3 +281,18 @@ def test_the_page_is_given_the_figure_or_why_there_is_none():
     assert json.loads(asyncio.run(tell(mine.id))) == {"accepted": 3, "judged": 4, "cut": False}
     assert asyncio.run(tell("another")) == asyncio.run(tell(None)) == ""
     assert mine.copy().unguided is mine.unguided
+
+
+def test_a_tree_with_more_nodes_than_are_drafted_is_refused_with_their_number():
+    with pytest.raises(ValueError, match=r"^tree must be at most 16 nodes, .*got 4x2x1 \(20\)$"):
+        checked({"prompt": "Once", "tree": "4x2x1"}).request()
+    assert checked({"prompt": "Once", "tree": TREE}).request().tree == TREE
+
+
+def test_a_refusal_counts_and_shows_only_what_was_written():
+    lines = "\n".join(["a"] * 70)
+    with pytest.raises(ValueError, match=r"got 70, one of 1 characters$"):
+        checked({"prompt": "Once", "stop": lines}).request()
+    texts = "\n".join(f"{number:05}" for number in range(4001))
+    with pytest.raises(ValueError, match="may be 20000 characters long, got 20005"):
+        checked({"prompt": "Once", "guided": "choice", "guided_text": texts}).request()
