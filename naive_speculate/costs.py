@@ -178,12 +178,14 @@ class _Fit:
         return plain, max(growth, 0.0), self._seconds / self._costs if self._costs else plain
 
 
-def read_costs(path: Path, with_head: bool) -> dict[str, Any]:
+def read_costs(path: Path, with_head: bool, weights: str) -> dict[str, Any]:
     """Measurements of `bench --write-costs`, as fields of a pair; those of the head only with
-    `with_head`."""
+    `with_head`. Those with weights of this kind, such as "int8", are under its name, if it has
+    any of its own."""
     if not path.is_file():
         return {}
     data = json.loads(path.read_text(encoding="utf-8"))
+    data = data.get(weights, data)
     found: dict[str, Any] = {"measured_costs": _cost_table(data)}
     if with_head and "head" in data:
         found |= {

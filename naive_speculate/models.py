@@ -79,7 +79,7 @@ def load_pair(
             rolled back.
     """
     check_executor(executor)
-    sources = _sources(target, *_draft_or_head(draft, head), device)
+    sources = _sources(target, *_draft_or_head(draft, head), device, weights)
     options = LoadOptions(device_of(device), dtype, executor, weights, progress)
     found = dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
     if device_map is not None and weights != "float32":
@@ -136,7 +136,11 @@ def _draft_or_head(
 
 
 def _sources(
-    target: str | Path | None, draft: str | Path | None, head: str | Path | None, device: str
+    target: str | Path | None,
+    draft: str | Path | None,
+    head: str | Path | None,
+    device: str,
+    weights: str,
 ) -> _Sources:
     """The models to load: those given, and for the bundled and known pairs our drafters with
     their measured costs."""
@@ -148,12 +152,12 @@ def _sources(
         return _Sources(target, draft, head)
     else:
         try:
-            path, weights = known.find()
+            path, words = known.find()
         except ValueError as error:
             raise ValueError(f"target={str(target)!r} {error}") from None
         folder, sources = (
             DRAFTERS / known.drafters,
-            _Sources(path, name=known.target, weights=weights),
+            _Sources(path, name=known.target, weights=words),
         )
     ours = {
         kind: folder / kind
@@ -166,7 +170,7 @@ def _sources(
         if target is not None:
             sources.measured = {"fastest_drafter": "suffix+head" if has_our_head else "suffix"}
         if device_of(device).type == "cpu":
-            sources.measured |= read_costs(folder / COSTS_FILE, has_our_head)
+            sources.measured |= read_costs(folder / COSTS_FILE, has_our_head, weights)
     return sources
 
 

@@ -236,11 +236,16 @@ def test_a_head_that_ships_with_the_bundled_target_is_in_the_pair_and_the_fastes
         "head": {"draft": 0.04, "verify": [1.0, 1.3]},
         "fastest_drafter": fastest,
     }
-    (tmp_path / "costs.json").write_text(json.dumps(measured), encoding="utf-8")
+    in_8_bits = measured | {"head": {"draft": 0.08, "verify": [1.0, 1.6]}}
+    (tmp_path / "costs.json").write_text(
+        json.dumps(measured | {"int8": in_8_bits}), encoding="utf-8"
+    )
     pair = load_pair(device="cpu")
     assert pair.default_drafter == fastest
     assert pair.costs("head") == CostTable(0.04, (1.0, 1.3))
     assert pair.costs("model") == CostTable(0.1, (1.0, 1.2))
+    rounded = load_pair(device="cpu", weights="int8")
+    assert rounded.costs("head") == CostTable(0.08, (1.0, 1.6))
 
 
 def test_a_head_for_another_target_and_one_of_eagle_1_are_named_in_one_line(pair_folder, tmp_path):
