@@ -5,6 +5,10 @@ Such a state holds all tokens before it, and none can be taken out. Each row kee
 one before the tokens of its last forward, and one after them. Rolling back restores the first.
 The tokens that stay are computed again together with the next ones, in one forward. Rows are
 computed one by one.
+
+A short convolution's state is its last inputs. transformers' cache records them and crops them
+exactly, so models whose recurrent layers are all of this kind keep one state and compute nothing
+again.
 """
 
 from collections.abc import Sequence
@@ -33,13 +37,18 @@ _MOST_REPLAYED = 16
 
 class _Row:
     """One row's tokens and states: `before`, after the first `num_before` tokens, which nothing
-    changes, and `now`, after all tokens; None where those after `before` must be replayed."""
+    changes, and `now`, after all tokens; None where those after `before` must be replayed.
+
+    A row that `crops` has no `before`. Its `now` may hold more than its tokens, `num_now`, and
+    can be cropped to any number of them from `num_before` on.
+    """
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
         self.before: DynamicCache | None = None
-        self.num_before = 0
+        self.num_before = self.num_now = 0
         self.now: DynamicCache | None = None
+        self.crops = False
 
     def get_num_tokens(self) -> int:
         """How many tokens it has."""
@@ -49,14 +58,21 @@ class _Row:
         """Roll back to at most so many tokens."""
         if num_tokens >= len(self.tokens):
             return
-        self.tokens, self.now = self.tokens[: max(0, num_tokens)], None
-        if num_tokens < self.num_before:
-            self.before, self.num_before = None, 0
+        self.tokens = self.tokens[: max(0, num_tokens)]
+        if num_tokens < max(1, self.num_before):
+            self.before, self.num_before, self.now = None, 0, None
+        elif not self.crops:
+            self.now = None
 
     def settle(self) -> None:
         """Let the next tokens be rolled back to where the row is now."""
-        if self.now is not None:
-            self.before, self.num_before = copied(self.now), len(self.tokens)
+        if self.now is None:
+            return
+        if self.crops:
+            self.now.crop(len(self.tokens) - self.num_now)
+        else:
+            self.before = copied(self.now)
+        self.num_before = self.num_now = len(self.tokens)
 
     def copied(self) -> "_Row":
         """An independent copy."""
@@ -80,6 +96,12 @@ def copied(cache: DynamicCache) -> DynamicCache:
                 }
                 setattr(layer, name, own)
     return other
+
+
+def _can_crop(cache: DynamicCache) -> bool:
+    """Whether a cache, after a forward, can take tokens out of all of its layers exactly.
+    transformers crops the inputs of convolutions but leaves recurrent states as they are."""
+    return hasattr(cache, "activate_past_recording") and bool(cache.is_croppable)
 
 
 class StateCache(PlainCache):
@@ -108,7 +130,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)
-        self._together = True
+        self._together, self._crops = True, False
         taken = signature(model.forward).parameters
         # Models without attention name their state so.
         self._argument = "cache_params" if "cache_params" in taken else "past_key_values"
@@ -146,6 +168,8 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         sequence. Several tokens must leave the state that they leave one by one: where the
         logits depend little on the state, its loss is within their tolerance."""
         ids = probe_tokens(self)
+        self._crops = False
+        self._crops = _can_crop(self._rolled_back(ids)[2])
         expected = (
             self.model(input_ids=torch.tensor([ids], device=self.device), use_cache=False)
             .logits[0]
@@ -153,9 +177,9 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         )
         if together:
             self._together = False
-            _, alone = self._rolled_back(ids)
+            _, alone, _ = self._rolled_back(ids)
         self._together = together
-        found, state = self._rolled_back(ids)
+        found, state, _ = self._rolled_back(ids)
         close = (found - expected).norm() <= tolerance(self.model.dtype) * (
             expected - expected.mean()
         ).norm()
@@ -168,25 +192,25 @@ class RecurrentLanguageModel(TransformersLanguageModel):
             return "its state after several tokens is not that after them one by one"
         return None
 
-    def _rolled_back(self, ids: list[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Logits of a sequence whose last two tokens follow two that were rolled back, and the
-        states of its first recurrent layer, all float32."""
+    def _rolled_back(self, ids: list[int]) -> tuple[torch.Tensor, list[torch.Tensor], DynamicCache]:
+        """Logits of a sequence whose last two tokens follow two that were rolled back, the
+        states of its first recurrent layer, all float32, and its cache."""
         row = _Row()
         first, _ = self._read(row, ids[:-2], ())
         self._read(row, ids[:2], ())
         row.keep(len(ids) - 2)
         last, _ = self._read(row, ids[-2:], ())
+        cache = cast(DynamicCache, row.now)
         layers = (
-            layer
-            for layer in cast(DynamicCache, row.now).layers
-            if isinstance(layer, LinearAttentionCacheLayerMixin)
+            layer for layer in cache.layers if isinstance(layer, LinearAttentionCacheLayerMixin)
         )
         kept = [
             each
             for layer in islice(layers, 1)
             for each in (*layer.conv_states.values(), *layer.recurrent_states.values())
         ]
-        return torch.cat([first, last]).float(), [each.float() for each in kept if each is not None]
+        states = [each.float() for each in kept if each is not None]
+        return torch.cat([first, last]).float(), states, cache
 
     def _read(
         self, row: _Row, token_ids: list[int], layers: Sequence[int]
@@ -195,15 +219,17 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         vocab_size]`, and features or None."""
         behind = len(row.tokens) - row.num_before
         if (
-            len(token_ids) > 1 or behind >= _MOST_REPLAYED
+            len(token_ids) > 1 or behind >= _MOST_REPLAYED or row.num_now > len(row.tokens)
         ):  # a drafter's single tokens are rolled back together
             row.settle()
         state, row.now = row.now, None  # a forward that fails leaves the state before it
-        replayed, start = list[int](), len(row.tokens)
+        cropped_from, replayed, start = row.num_before, list[int](), len(row.tokens)
+        if row.crops:
+            row.num_before = 0  # after it everything is read again
         if state is None:
-            state = DynamicCache(config=self.config) if row.before is None else copied(row.before)
+            state = self._new_state() if row.before is None else copied(row.before)
             replayed, start = row.tokens[row.num_before :], row.num_before
-            if len(replayed) > _MOST_REPLAYED:
+            if len(replayed) > _MOST_REPLAYED and not self._crops:
                 self._compute_state(replayed, state, (), start)
                 row.before, row.num_before, replayed, start = (
                     copied(state),
@@ -212,8 +238,17 @@ class RecurrentLanguageModel(TransformersLanguageModel):
                     len(row.tokens),
                 )
         logits, features = self._compute_state(replayed + token_ids, state, layers, start)
+        if self._crops:
+            row.crops, row.num_before = True, 0 if replayed else cropped_from
         row.tokens, row.now = row.tokens + token_ids, state
+        row.num_now = len(row.tokens)
         return logits[len(replayed) :], None if features is None else features[len(replayed) :]
+
+    def _new_state(self) -> DynamicCache:
+        state = DynamicCache(config=self.config)
+        if self._crops:
+            state.activate_past_recording()
+        return state
 
     def _compute_state(
         self, token_ids: list[int], state: DynamicCache, layers: Sequence[int], start: int

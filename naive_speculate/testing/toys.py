@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from naive_speculate.infer.head.block import BlockHead, BlockOptions
+from naive_speculate.infer.head.block import BlockHead, BlockOptions, Convolution
 from naive_speculate.infer.head.chain import CandidateSelector, Chain, MarkovChain, Refiner
 from naive_speculate.infer.head.model import DraftHead, Head
 from naive_speculate.infer.head.parallel import ParallelHead
@@ -83,8 +83,9 @@ def pair_with_head(
     """A Llama of two layers and a head that has all tokens but the last. `adds`: whether the
     head has two layers and adds the target's states to its embeddings; otherwise it is EAGLE-3.
     `block`: whether it is a block drafter of two layers, for three draft tokens. `chain`: what
-    draws its blocks in order: "dspark", "dflash2", of all tokens, or "xpress"; without a block,
-    "peagle" is a head that drafts in parallel."""
+    draws its blocks in order: "dspark", "gated" and "rnn" (also DSpark's), "dflash2", of all
+    tokens and with convolutions, or "xpress"; without a block, "peagle" is a head
+    that drafts in parallel."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = LlamaConfig(
@@ -109,6 +110,9 @@ def _head(llama: StoredLlama, adds: bool, block: bool, chain: str) -> Head:
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(shape, dtype=torch.float64) * 0.5
 
+    def convolution() -> Convolution:
+        return Convolution(random(2, 2, d), random(4, d))
+
     d, own, vocab_size = _WIDTH, llama.weights, llama.shape.vocab_size
     num_tokens = vocab_size - (chain != "dflash2")
     layers = own.layers if adds or block else [replace(own.layers[0], qkv=random(3 * d, 2 * d))]
@@ -127,6 +131,12 @@ def _head(llama: StoredLlama, adds: bool, block: bool, chain: str) -> Head:
         options = BlockOptions(block_size=4, mask_token_id=0, causal=None)
         links: dict[str, Callable[[], Chain]] = {
             "dspark": lambda: MarkovChain(random(vocab_size, 2), random(num_tokens, 2)),
+            "gated": lambda: MarkovChain(
+                random(vocab_size, 2), random(num_tokens, 2), gate=(random(2, d + 2), random(2))
+            ),
+            "rnn": lambda: MarkovChain(
+                random(vocab_size, 2), random(num_tokens, 2), joint=(random(6, d + 4), random(6))
+            ),
             "dflash2": lambda: CandidateSelector(
                 random(vocab_size, 2), random(vocab_size, 2), random(2, d), top_k=2
             ),
@@ -138,6 +148,9 @@ def _head(llama: StoredLlama, adds: bool, block: bool, chain: str) -> Head:
         return BlockHead(
             weights, shape, llama.rotary, (0, 1, 2), "toy block", options,
             links[chain]() if chain else None,
+            [
+                (convolution(), convolution()) for _ in layers if chain == "dflash2"
+            ],
         )  # fmt: skip
     if chain:
         return ParallelHead(

@@ -1,7 +1,8 @@
-"""The MTP layer in a checkpoint drafts: each layout against an eager computation, losslessly,
+"""The MTP layers in a checkpoint draft: each layout against an eager computation, losslessly,
 and broken ones in one line."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,24 @@ LAYOUTS = {
         "model.mtp.layers.0.",
         MIMO,
     ),
+    "glm, 2 layers": (
+        "glm4_moe",
+        ROUTED | {"num_nextn_predict_layers": 2},
+        "model.layers.2.",
+        DEEPSEEK,
+    ),
+    "deepseek, 3 layers": (
+        "deepseek_v3",
+        {"head_dim": None} | ROUTED | LATENT | {"num_nextn_predict_layers": 3},
+        "model.layers.2.",
+        DEEPSEEK,
+    ),
+    "mimo, 3 layers": (
+        "mimo_v2_flash",
+        MOE | SWA | {"num_key_value_heads": 1} | WINDOW,
+        "model.mtp.layers.0.",
+        MIMO,
+    ),
     "mellum": (
         "mellum",
         MOE | {"num_experts": 2, "num_mtp_layers": 1} | {"mtp_layer_types": KINDS[:1]},
@@ -109,39 +128,49 @@ LAYOUTS = {
 }
 
 
-def build(layout: str, folder: Path, **more) -> tuple[Path, nn.Module, dict[str, torch.Tensor]]:
-    """A checkpoint with an MTP layer: its folder, a model whose last layer is that layer, and
-    the other tensors of it."""
+def depth(layout: str) -> int:
+    return int(layout.split(", ")[1][0]) if ", " in layout else 1
+
+
+def build(
+    layout: str, folder: Path, **more
+) -> tuple[Path, list[nn.Module], list[dict[str, torch.Tensor]]]:
+    """A checkpoint with MTP layers: its folder, and for each a model whose last layer is that
+    layer, and the other tensors of it."""
     kind, changes, prefix, names = LAYOUTS[layout]
     torch.manual_seed(3)
     config = SIZES | changes | {"num_hidden_layers": 2} | more
-    model, donor = (
-        AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**config)) for _ in range(2)
+    model, *donors = (
+        AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**config))
+        for _ in range(1 + depth(layout))
     )
     with torch.no_grad():
         for norm in (
             each
-            for one in (model, donor)
+            for one in (model, *donors)
             for each in one.modules()
             if "RMSNorm" in type(each).__name__
         ):
             norm.weight.add_(0.3 * torch.randn_like(norm.weight))
     model.save_pretrained(folder / "own")
-    donor.save_pretrained(folder / "donor")
-    width = model.config.hidden_size
-    extra = {name: torch.randn(width) for name in ("enorm", "hnorm", "norm")} | {
-        "eh_proj": torch.randn(width, 2 * width) / 4
-    }
+    width, extras = model.config.hidden_size, []
     tensors = load_file(folder / "own" / "model.safetensors")
-    for name, tensor in load_file(folder / "donor" / "model.safetensors").items():
-        if name.startswith("model.layers.1."):
-            own = name.removeprefix("model.layers.1.")
-            if layout == "mimo":
-                own = own.replace("post_attention_layernorm", "pre_mlp_layernorm")
-            tensors[prefix + names[""] + own] = tensor
-    tensors |= {f"{prefix}{names[name]}.weight": tensor for name, tensor in extra.items()}
+    for number, donor in enumerate(donors):
+        donor.eval().save_pretrained(folder / "donor")
+        at = re.sub(r"\d+", lambda found, number=number: str(int(found[0]) + number), prefix)
+        extra = {name: torch.randn(width) for name in ("enorm", "hnorm", "norm")} | {
+            "eh_proj": torch.randn(width, 2 * width) / 4
+        }
+        for name, tensor in load_file(folder / "donor" / "model.safetensors").items():
+            if name.startswith("model.layers.1."):
+                own = name.removeprefix("model.layers.1.")
+                if layout.startswith("mimo"):
+                    own = own.replace("post_attention_layernorm", "pre_mlp_layernorm")
+                tensors[at + names[""] + own] = tensor
+        tensors |= {f"{at}{names[name]}.weight": tensor for name, tensor in extra.items()}
+        extras.append(extra)
     save_file(tensors, folder / "own" / "model.safetensors", {"format": "pt"})
-    return folder / "own", donor.eval(), extra
+    return folder / "own", donors, extras
 
 
 def load(folder: Path, dtype: torch.dtype = torch.float32) -> ModelPair:
@@ -155,16 +184,15 @@ def load(folder: Path, dtype: torch.dtype = torch.float32) -> ModelPair:
 
 
 @torch.no_grad()
-def eager(pair, donor, extra, layout: str, tokens: list[int], drafts: list[int]) -> torch.Tensor:
+def eager(pair, donors, extras, layout: str, tokens: list[int], drafts: list[int]) -> torch.Tensor:
     """The distributions that a window's drafts are drawn from, after these tokens: the whole
     text, without a cache."""
-    model, config, shift = pair.target.model, donor.config, float(layout.startswith("qwen"))
-    states, read, found = (
-        model.model(torch.tensor([tokens])).last_hidden_state[:, :-1],
-        tokens[1:],
-        [],
-    )
-    for draft in drafts:
+    model, shift = pair.target.model, float(layout.startswith("qwen"))
+    states, found = model.model(torch.tensor([tokens])).last_hidden_state[:, :-1], []
+    for number in range(len(drafts)):
+        layer = min(number, len(donors) - 1)
+        donor, extra, config = donors[layer], extras[layer], donors[layer].config
+        read = [*tokens, *drafts][1 + layer : 1 + layer + states.shape[1]]
         embedded = model.model.embed_tokens(torch.tensor([read]))
         normed = [
             rms(x, extra[name] + shift, config.rms_norm_eps)
@@ -172,9 +200,9 @@ def eager(pair, donor, extra, layout: str, tokens: list[int], drafts: list[int])
         ]
         x, count = torch.cat(normed, dim=-1) @ extra["eh_proj"].T, len(read)
         back = torch.arange(count)[:, None] - torch.arange(count)
-        later = (back < 0) | (back >= (config.sliding_window if layout == "mimo" else count))
+        later = (back < 0) | (back >= (config.sliding_window if "mimo" in layout else count))
         positions = torch.arange(count)[None]
-        kind = {"layer_type": "sliding_attention"} if layout == "mimo" else {}
+        kind = {"layer_type": "sliding_attention"} if "mimo" in layout else {}
         out = donor.model.layers[1](
             x,
             attention_mask=torch.zeros(count, count).masked_fill(
@@ -185,31 +213,33 @@ def eager(pair, donor, extra, layout: str, tokens: list[int], drafts: list[int])
         )
         out = rms(out, extra["norm"] + shift, config.rms_norm_eps)
         found.append(model.lm_head(out[0, -1]).softmax(-1))
-        states, read = torch.cat([states, out[:, -1:]], dim=1), [*read, draft]
+        # the last layer goes on from its own output
+        states = out if number < len(donors) - 1 else torch.cat([states, out[:, -1:]], dim=1)
     return torch.stack(found)
 
 
 @pytest.fixture(scope="module", params=[name for name in LAYOUTS if name != "mellum"])
 def made(request, tmp_path_factory):
-    folder, donor, extra = build(
+    folder, donors, extras = build(
         request.param, tmp_path_factory.mktemp(request.param.replace(".", ""))
     )
-    return request.param, load(folder), donor, extra
+    return request.param, load(folder), donors, extras
 
 
 def test_every_draft_is_drawn_as_an_eager_computation_says(made):
-    layout, pair, donor, extra = made
+    layout, pair, donors, extras = made
     prompt, drafted = [3, 5, 7, 11, 2], 0
     params = SamplingParams(max_tokens=9, seed=5, ignore_eos=True)
     events = list(
-        SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=3)
+        SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=5)
     )
+    assert pair.mtp.num_mtp_layers == depth(layout)
     assert events[0].head_layers == [2]
     for committed, window in windows(events, prompt):
         drafts = [event.token_id for event in window]
-        expected = eager(pair, donor, extra, layout, committed, drafts)
+        expected = eager(pair, donors, extras, layout, committed, drafts)
         wanted = expected[torch.arange(len(drafts)), drafts].tolist()
-        assert [event.draft_prob for event in window] == pytest.approx(wanted, abs=2e-4)
+        assert [event.draft_prob for event in window] == pytest.approx(wanted, abs=1e-4)
         drafted += len(drafts)
     assert drafted > 8
 
@@ -219,9 +249,9 @@ def test_greedy_output_is_that_of_plain_decoding(made):
     same_as_plain(SpeculativeDecoder(made[1]), [1, 2, 3], params, drafter="mtp", num_draft_tokens=2)
 
 
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    folder, _, _ = build("glm", tmp_path_factory.mktemp("toy"), vocab_size=2)
+@pytest.fixture(scope="module", params=["glm", "glm, 2 layers"])
+def toy(request, tmp_path_factory):
+    folder, _, _ = build(request.param, tmp_path_factory.mktemp("toy"), vocab_size=2)
     return load(folder, torch.float64)
 
 
@@ -244,7 +274,7 @@ def test_the_output_distribution_is_the_target_s(toy, verifier, params):
 def test_a_batch_row_equals_the_row_alone(toy):
     params = [SamplingParams(max_tokens=8, seed=seed, ignore_eos=True) for seed in (1, 2)]
     same_alone(
-        SpeculativeDecoder(toy), [[1, 1, 0, 1], [0, 1]], params, drafter="mtp", num_draft_tokens=2
+        SpeculativeDecoder(toy), [[1, 1, 0, 1], [0, 1]], params, drafter="mtp", num_draft_tokens=3
     )
 
 
@@ -314,6 +344,29 @@ def test_transformers_own_mtp_is_watched_and_drafts_the_same_tokens(tmp_path):
             shared = ours.keys() & theirs.keys()
             assert len(shared) > 2
             assert {p: ours[p] for p in shared} == {p: theirs[p] for p in shared}
+
+
+@pytest.mark.parametrize("layout", ["glm, 2 layers", "deepseek, 3 layers"])
+def test_several_layers_draft_what_transformers_own_generate_drafts(layout, tmp_path):
+    """transformers 5.23, `generate(use_mtp=True)`: a draft token of each layer."""
+    pair, prompt = load(build(layout, tmp_path)[0]), [3, 5, 7, 11]
+    # its loader knows the layers of the published sizes; these follow the tiny target's two
+    numbers = "|".join(str(2 + index) for index in range(depth(layout)))
+    pair.target.model._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.({numbers})\."]
+    trace = watch(pair.target.model, None, prompt, use_mtp=True, max_new_tokens=16, do_sample=False)
+    params = SamplingParams(max_tokens=16, temperature=0, ignore_eos=True)
+    ours = SpeculativeDecoder(pair).stream(
+        prompt, params, drafter="mtp", num_draft_tokens=depth(layout)
+    )
+    own, theirs = (
+        {len(text): [event.token_id for event in window] for text, window in windows(each, prompt)}
+        for each in (ours, trace.events)
+    )
+    shared = own.keys() & theirs.keys()
+    assert len(shared) > 8
+    for after in shared:  # near the end the lengths of the windows differ
+        count = min(len(own[after]), len(theirs[after]))
+        assert own[after][:count] == theirs[after][:count]
 
 
 def test_a_model_without_mtp_layers_cannot_be_watched_so():

@@ -113,6 +113,7 @@ ONE_BY_ONE = {
     "mamba",
     "zamba",
 }  # with several tokens they forget their state
+CROPPED = {"lfm2", "lfm2_moe", "lfm3"}  # transformers' cache rolls back all of their layers
 STEPS = [
     (9, 0),
     (1, 0),
@@ -161,6 +162,7 @@ def test_after_any_rollback_the_logits_are_those_of_a_fresh_forward(family):
         assert cache.lengths[number % 2] == len(row)
     for again in (model, wrap(source.to(torch.bfloat16))):  # whose rounding hides more
         assert again._together == (family not in ONE_BY_ONE)
+        assert again._crops == (family in CROPPED)
 
 
 @torch.no_grad()
@@ -185,8 +187,10 @@ def test_greedy_output_is_the_target_s_and_a_row_of_a_batch_is_what_it_is_alone(
     assert (logits.amax(-1) - logits.gather(-1, torch.tensor(found)[:, None])[:, 0]).max() < 1e-4
 
 
-def test_a_forward_that_fails_leaves_the_state_before_it(monkeypatch):
-    source = built("qwen3_5_text")
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["lfm3", "qwen3_5_text"])
+def test_a_forward_that_fails_leaves_the_state_before_it(family, monkeypatch):
+    source = built(family)
     model = wrap(source)
     cache, ids = model.new_cache(1), [5, 6, 7, 8, 9, 10]
     model.forward(torch.tensor([ids[:3]]), cache)
@@ -203,8 +207,27 @@ def test_a_forward_that_fails_leaves_the_state_before_it(monkeypatch):
     assert torch.allclose(logits, expected, atol=1e-4)
 
 
-def test_a_drafter_s_single_tokens_are_rolled_back_without_reading_the_text_again(monkeypatch):
-    model, read = wrap(built("lfm2")), []
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["lfm3", "qwen3_5_text"])
+def test_a_copied_row_and_its_source_are_rolled_back_apart(family):
+    source = built(family)
+    model = wrap(source)
+    cache, ids = model.new_cache(2), [5, 6, 7, 8, 9, 10, 11, 12]
+    model.forward(torch.tensor([ids]), cache.rows([0]))
+    cache.copy_row(0, 1)
+    for row, kept in ((1, 6), (0, 3), (1, 7)):
+        cache.keep(row, kept)
+        own = ([*ids[:6], 13, 14] if row and kept == 7 else ids)[:kept]
+        logits = model.forward(torch.tensor([[13, 14]]), cache.rows([row]))[0]
+        expected = source(input_ids=torch.tensor([[*own, 13, 14]]), use_cache=False).logits[0, -2:]
+        assert torch.allclose(logits, expected, atol=1e-5), (row, kept)
+
+
+@pytest.mark.parametrize(("family", "replayed"), [("lfm2", 0), ("qwen3_5_text", 1)])
+def test_a_drafter_s_single_tokens_are_rolled_back_without_reading_the_text_again(
+    family, replayed, monkeypatch
+):
+    model, read = wrap(built(family)), []
     compute = model._compute_state
     monkeypatch.setattr(
         model, "_compute_state", lambda ids, *more: read.append(len(ids)) or compute(ids, *more)
@@ -215,7 +238,7 @@ def test_a_drafter_s_single_tokens_are_rolled_back_without_reading_the_text_agai
         model.forward(torch.tensor([[token]]), cache)
     cache.keep(0, 41)
     model.forward(torch.tensor([[9]]), cache)
-    assert read == [40, 1, 1, 1, 1, 2]
+    assert read == [40, 1, 1, 1, 1, 1 + replayed]
 
 
 def test_texts_of_a_recurrent_target_are_compared_and_it_decodes_in_the_one_file():

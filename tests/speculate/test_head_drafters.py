@@ -140,6 +140,7 @@ PLAIN = SamplingParams(max_tokens=3)
 # few.
 WARPED = params(max_tokens=4, temperature=1.6, top_k=2, top_p=0.95, presence_penalty=0.7)
 SHORT = params(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7)
+CHAINS = ("dspark", "gated", "rnn", "dflash2", "xpress")
 GREEDY = params(max_tokens=8, temperature=0)
 
 
@@ -160,6 +161,8 @@ GREEDY = params(max_tokens=8, temperature=0)
         ("block", {"block": True}, [1, 2, 1], SHORT, BLOCK),
         ("block", {"block": True, "chain": "dspark"}, [1, 2, 1], PLAIN, BLOCK),
         ("block", {"block": True, "chain": "dspark"}, [1, 2], SHORT, SAMPLED),
+        ("block", {"block": True, "chain": "gated"}, [1, 2], PLAIN, SAMPLED),
+        ("block", {"block": True, "chain": "rnn"}, [1, 2, 1], PLAIN, BLOCK),
         ("block", {"block": True, "chain": "dflash2"}, [1, 2, 1], PLAIN, SAMPLED),
         ("block", {"block": True, "chain": "xpress"}, [1, 2, 1], PLAIN, SAMPLED),
         ("block", {"chain": "peagle"}, [1, 2, 1], PLAIN, SAMPLED),
@@ -192,7 +195,7 @@ def test_the_output_distribution_is_the_target_s(
 
 @pytest.mark.parametrize(
     "kind",
-    [{"chain": "peagle"}, *({"block": True, "chain": each} for each in ("dspark", "xpress"))],
+    [{"chain": "peagle"}, *({"block": True, "chain": each} for each in CHAINS)],
     ids=lambda kind: kind["chain"],
 )
 def test_rows_of_a_batch_draft_what_they_draft_alone(kind):

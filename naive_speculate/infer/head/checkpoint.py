@@ -102,45 +102,56 @@ def load_head(
     """
     name = str(source)
     try:
-        config = read_config(name)
-        kind = kind_of(config)
-        check_keys(config, kind)
-        stored = {
-            key: tensor
-            for key, tensor in read_tensors(name).items()
-            if not key.startswith(_IGNORED_PARTS) and not key.endswith(_IGNORED)
-        }
-        block = kind in BLOCK_KINDS
-        _check_tensors(stored, config, block)
-        wanted = dtype or (torch.float32 if executor == "onnx" else stored["fc.weight"].dtype)
-        tensors = {
-            key: t.to(device, wanted) if t.is_floating_point() else t for key, t in stored.items()
-        }
-        layer_config = _layer_config(config, _num_layers(tensors))
-        weights = _weights(tensors, config, layer_config, target, block)
-        layers = (block_layers if block else target_layers)(config, weights, target)
-        shape = _shape(layer_config, weights)
-        rotary = _rotary(layer_config, shape.head_dim, device)
-        take, known = _taker(tensors), len(weights.embedding)
-        if block:
-            options = block_options(config, kind, known)
-            chain = chain_in(take, config, kind, weights)
-            convolutions = convolutions_in(take, config, kind, weights)
-            _check_all_read(tensors)
-            return BlockHead(weights, shape, rotary, layers, name, options, chain, convolutions)
-        if kind == "peagle":
-            mask = mask_token(config, known)
-            state = take("mask_hidden", 1, 1, weights.fuse.shape[1]).flatten()
-            _check_all_read(tensors)
-            return ParallelHead(weights, shape, rotary, layers, name, mask, state)
-        _check_all_read(tensors)
-        if in_8_bits and executor == "onnx":
-            weights = weights.in_blocks()
-        return DraftHead(weights, shape, rotary, layers, name, executor)
+        return _load(name, target, device, dtype, executor, in_8_bits)
     except KeyError as error:
         raise load_error("head", name, ValueError(f"{error.args[0]} is missing")) from None
     except Exception as error:  # transformers and ONNX Runtime raise any kind for odd values
         raise load_error("head", name, error) from None
+
+
+def _load(
+    name: str,
+    target: Any,
+    device: torch.device,
+    dtype: torch.dtype | None,
+    executor: str,
+    in_8_bits: bool,
+) -> DraftHead | BlockHead | ParallelHead:
+    config = read_config(name)
+    kind = kind_of(config)
+    check_keys(config, kind)
+    stored = {
+        key: tensor
+        for key, tensor in read_tensors(name).items()
+        if not key.startswith(_IGNORED_PARTS) and not key.endswith(_IGNORED)
+    }
+    block = kind in BLOCK_KINDS
+    _check_tensors(stored, config, block)
+    wanted = dtype or (torch.float32 if executor == "onnx" else stored["fc.weight"].dtype)
+    tensors = {
+        key: t.to(device, wanted) if t.is_floating_point() else t for key, t in stored.items()
+    }
+    layer_config = _layer_config(config, _num_layers(tensors))
+    weights = _weights(tensors, config, layer_config, target, block)
+    layers = (block_layers if block else target_layers)(config, weights, target)
+    shape = _shape(layer_config, weights)
+    rotary = _rotary(layer_config, shape.head_dim, device)
+    take, known = _taker(tensors), len(weights.embedding)
+    if block:
+        options = block_options(config, kind, known)
+        chain = chain_in(take, config, kind, weights)
+        convolutions = convolutions_in(take, config, kind, weights)
+        _check_all_read(tensors)
+        return BlockHead(weights, shape, rotary, layers, name, options, chain, convolutions)
+    if kind == "peagle":
+        mask = mask_token(config, known)
+        state = take("mask_hidden", 1, 1, weights.fuse.shape[1]).flatten()
+        _check_all_read(tensors)
+        return ParallelHead(weights, shape, rotary, layers, name, mask, state)
+    _check_all_read(tensors)
+    if in_8_bits and executor == "onnx":
+        weights = weights.in_blocks()
+    return DraftHead(weights, shape, rotary, layers, name, executor)
 
 
 def _check_tensors(

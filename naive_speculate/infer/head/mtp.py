@@ -1,26 +1,25 @@
-"""The multi-token prediction (MTP) layer that some checkpoints have after their own layers.
+"""The multi-token prediction (MTP) layers that some checkpoints have after their own layers.
 
 DeepSeek-AI 2024 (arXiv 2412.19437, section 2.2): norms of the next token's embedding and of the
 hidden state, a projection of both, a decoder layer of the family, a norm, and the target's own
 embedding and output layer. transformers' `MtpModel` computes it. Its loader finds the tensors of
 the published sizes only, so they are read here. The layouts:
 
-- `model.layers.N.*` after N layers: DeepSeek-V3, GLM-4.5
+- `model.layers.N.*` and following after N layers: DeepSeek-V3, GLM-4.5
 - `mtp.fc`, `mtp.pre_fc_norm_*`, `mtp.norm`, `mtp.layers.0.*`: Qwen3-Next, Qwen3.5, Mellum
-- `model.mtp.layers.0.*`: MiMo-V2, with a dense layer of sliding attention
+- `model.mtp.layers.*`: MiMo-V2, with dense layers of sliding attention
 
-Of several MTP layers, the first drafts all tokens.
+Each layer reads the output of the one before it and tokens one position later. Layers without a
+projection of their own (Qwen's, after the first) are not read.
 """
 
 import re
-from collections.abc import Sequence
 from copy import copy, deepcopy
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
-from naive_speculate.infer.device import on_device
 from naive_speculate.infer.files import tensor_files
 from naive_speculate.infer.load import check_complete
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
@@ -33,17 +32,20 @@ from naive_speculate.infer.transformers_model import (
 _NAMES = {".final_layernorm.": ".post_norm.", ".pre_mlp_layernorm.": ".post_attention_layernorm."}
 """MiMo-V2's names that transformers does not map."""
 _PREFIX = r"(model\.|language_model\.)*"
+_OWN = re.compile(r"layers\.\d+\.(enorm|hnorm|eh_proj)\.")  # what each layer of its own has
+_MOST_LAYERS = 16  # those that are looked for; published checkpoints have at most 8
 
 
 def mtp_tensors(target: Any) -> dict[str, Any]:
-    """The file of each tensor of a target's first MTP layer, by name; empty where its checkpoint
+    """The file of each tensor of a target's MTP layers, by name; empty where its checkpoint
     has none. Reads the folder or the Hub's cache that the target was loaded from, and fetches
     nothing."""
     source = target.model.name_or_path if isinstance(target, TransformersLanguageModel) else None
     if not source:
         return {}
+    after = "|".join(str(target.num_layers + index) for index in range(_MOST_LAYERS))
     own = re.compile(
-        rf"{_PREFIX}(mtp\.(?!layers\.[1-9])|layers\.{target.num_layers}\.)(?!embed_tokens\.|shared_head\.head\.)"
+        rf"{_PREFIX}(mtp\.(layers\.\d+\.)?|layers\.({after})\.)(?!embed_tokens\.|shared_head\.head\.)"
     )
     found: dict[str, Any] = {}
     try:
@@ -58,21 +60,35 @@ def mtp_tensors(target: Any) -> dict[str, Any]:
         SafetensorError,
     ):  # it was not loaded from safetensors
         return {}
-    return found
+    last = max((_layer(name, target.num_layers) for name in found if _OWN.search(name)), default=0)
+    return {name: path for name, path in found.items() if _layer(name, target.num_layers) <= last}
+
+
+def _layer(name: str, num_target_layers: int) -> int:
+    """The number of the MTP layer that a tensor belongs to; 0 for those of all layers."""
+    number = re.search(r"(mtp\.)?layers\.(\d+)\.", name)
+    return 0 if number is None else int(number[2]) - (0 if number[1] else num_target_layers)
 
 
 class MtpHead:
-    """A target's first MTP layer as a draft head; see `DraftHead` for the methods.
+    """A target's MTP layers as a draft head.
 
-    At position i it reads the embedding of token i + 1 and the target's last hidden state at
-    token i, after its final norm, and predicts token i + 2. The next draft token is drafted from
-    its own output in place of the target's state. `target`: a model whose checkpoint has such a
-    layer. Raises `ValueError` if its tensors are missing, misshapen or quantised.
+    At position i, layer 0 reads the embedding of token i + 1 and the target's last hidden state
+    at token i, after its final norm, and predicts token i + 2. Layer n reads the embedding of
+    token i + n + 1 and the output of layer n - 1 at i, and predicts token i + n + 2. After the
+    last layer's draft, that layer drafts on from its own output. `target`: a model whose
+    checkpoint has such layers. Raises `ValueError` if their tensors are missing, misshapen or
+    quantised.
+
+    Attributes:
+        num_mtp_layers: How many there are.
+        num_parameters: Number of parameters of one, which a draft token takes.
+        layers, name, vocab_size: See `Head`.
     """
 
     def __init__(self, target: Any) -> None:
         try:
-            self._mtp = _load(target.model, mtp_tensors(target))
+            self._mtp = _load(target.model, mtp_tensors(target), target.num_layers)
         except Exception as error:  # transformers raises any kind for odd values
             raise ValueError(
                 f"the target's MTP layer cannot be loaded: {' '.join(str(error).split()):.300}"
@@ -80,46 +96,54 @@ class MtpHead:
         self.name, self.device, self.dtype = target.name, target.device, target.model.dtype
         self.layers, self.vocab_size = (target.num_layers,), target.vocab_size
         self._norm = target.model.get_decoder().norm
-        self.num_parameters = sum(parameter.numel() for parameter in self._mtp.layers.parameters())
-        kind = (getattr(self._mtp.config, "layer_types", None) or [None])[0]
-        self._window = self._mtp.config.sliding_window if kind == "sliding_attention" else None
-        self._rotary = {"layer_type": kind} if self._mtp.has_per_layer_rope else {}
+        self.num_parameters = sum(each.numel() for each in self._mtp.layers[0].parameters())
+        self.num_mtp_layers = len(self._mtp.layers)
+        kinds = getattr(self._mtp.config, "layer_types", None)
+        self._kinds = kinds or [None] * self.num_mtp_layers
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
 
     @torch.no_grad()
-    def forward(
+    def read(
         self,
+        layer: int,
         token_ids: torch.Tensor,
         states: torch.Tensor,
         rows: CacheRows,
-        last: Sequence[int],
         of_target: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `DraftHead.forward`."""
+    ) -> torch.Tensor:
+        """The outputs of one layer, shape `[rows, num_new, d]`. Its keys and values are written
+        after the rows' ends, which do not move. `token_ids`: int64, shape `[rows, num_new]`;
+        `states`: outputs of the layer before, or the target's states (`of_target`), shape `[rows,
+        num_new, d]`."""
         if of_target:
             states = self._norm(states.to(self.device, self.dtype))
         num_new, embedded = token_ids.shape[1], self._mtp.embed_tokens(token_ids)
-        positions = rows.positions(num_new, self.device) + 1  # those of the tokens that it reads
-        hidden = self._mtp.layers[0](
+        positions = rows.positions(num_new, self.device) + 1 + layer  # of the tokens that it reads
+        kind = self._kinds[layer]
+        window = self._mtp.config.sliding_window if kind == "sliding_attention" else None
+        rotary = {"layer_type": kind} if self._mtp.has_per_layer_rope else {}
+        hidden: torch.Tensor = self._mtp.layers[layer](
             embedded,
             states,
-            position_embeddings=self._mtp.rotary_emb(
-                embedded, position_ids=positions, **self._rotary
-            ),
-            attention_mask=additive_mask(rows, num_new, self.device, self.dtype, self._window),
+            position_embeddings=self._mtp.rotary_emb(embedded, position_ids=positions, **rotary),
+            attention_mask=additive_mask(rows, num_new, self.device, self.dtype, window),
             position_ids=positions,
             past_key_values=RaggedStore(rows),
         )
-        rows.advance(num_new)
-        hidden = hidden[torch.arange(len(last), device=self.device), on_device(last, self.device)]
-        return self._mtp._project_to_logits(hidden), hidden
+        return hidden
+
+    @torch.no_grad()
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits of the token that an output predicts, shape `[..., vocab_size]`."""
+        found: torch.Tensor = self._mtp._project_to_logits(hidden)
+        return found
 
 
-def _load(model: Any, tensors: dict[str, Any]) -> Any:
-    """transformers' module with one layer, from these tensors."""
+def _load(model: Any, tensors: dict[str, Any], num_target_layers: int) -> Any:
+    """transformers' module with these tensors' layers."""
     from transformers.core_model_loading import convert_and_load_state_dict_in_model
     from transformers.modeling_layers import MtpModel
     from transformers.modeling_utils import LoadStateDictConfig
@@ -128,13 +152,18 @@ def _load(model: Any, tensors: dict[str, Any]) -> Any:
     if scale := next((name for name in tensors if "scale" in name.rsplit(".", 1)[-1]), None):
         raise ValueError(f"it is quantised ({scale}), which is not supported")
     like = copy(model)  # it shares the modules, but not the configuration
-    like.config = _config(model, sparse=any(".experts." in name for name in tensors))
+    count = 1 + max((_layer(name, num_target_layers) for name in tensors), default=0)
+    like.config = _config(model, count, sparse=any(".experts." in name for name in tensors))
     with ContextManagers(MtpModel.get_init_context(model.dtype, False, False, None)):
-        mtp = MtpModel(like, 1)
-    state = {}
+        mtp = MtpModel(like, count)
+    state, numbered = dict[str, Any](), any(_OWN.search(name) for name in tensors)
     for name, path in tensors.items():
         with safe_open(path, framework="pt") as file:
-            state[_renamed(name)] = file.get_tensor(name)
+            own = _renamed(name)
+            if numbered:  # transformers could take a number from 0 on for one after the target's
+                at = num_target_layers + _layer(own, num_target_layers)
+                own = re.sub(r"^(mtp\.)?layers\.\d+\.", f"layers.{at}.", own)
+            state[own] = file.get_tensor(name)
     mapping: Any = mtp.get_weight_conversions(like)
     settings = LoadStateDictConfig(
         weight_mapping=mapping, device_map={"": model.device}, dtype=model.dtype
@@ -148,23 +177,24 @@ def _load(model: Any, tensors: dict[str, Any]) -> Any:
     return mtp.eval()
 
 
-def _config(model: Any, sparse: bool) -> Any:
-    """The model's configuration with one MTP layer, where the family's own does not declare it."""
+def _config(model: Any, count: int, sparse: bool) -> Any:
+    """The model's configuration with so many MTP layers, where the family's own does not declare
+    them."""
     config = deepcopy(model.config)
     text = config.get_text_config(decoder=True)
-    text.num_mtp_layers = 1
+    text.num_mtp_layers = count
     if (
         getattr(text, "layer_types", None) is not None
         and getattr(text, "mtp_layer_types", None) is None
     ):
         text.mtp_layer_types = [
             "sliding_attention" if text.model_type.startswith("mimo") else "full_attention"
-        ]
+        ] * count
     if (
         getattr(text, "mlp_layer_types", None) is not None
         and getattr(text, "mtp_mlp_layer_types", None) is None
     ):
-        text.mtp_mlp_layer_types = ["sparse" if sparse else "dense"]
+        text.mtp_mlp_layer_types = ["sparse" if sparse else "dense"] * count
     return config
 
 

@@ -28,8 +28,8 @@ class BlockDrafter(SlotDrafter):
 
     title = "Block drafter"
     about = (
-        "Drafts a whole window in one pass from the target's hidden states. For long windows, if"
-        " one was trained for it."
+        "Drafts a whole window in one pass from the target's hidden states: DFlash, DFlash 2,"
+        " DSpark, P-EAGLE or XPress. For long windows, if one was trained for it."
     )
 
     @staticmethod

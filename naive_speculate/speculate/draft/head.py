@@ -71,6 +71,7 @@ class HeadDrafter(SlotDrafter):
         " this target."
     )
     drafts_trees = True
+    _num_open = 1  # how many states at the end of the text a window reads again, at least
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -127,9 +128,10 @@ class HeadDrafter(SlotDrafter):
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """See `BatchDrafter.prefill`; the last state is left for the window."""
-        counts = {row: count for row in rows if (count := len(self.histories[row].states) - 1) > 0}
+        counts = {row: len(self.histories[row].states) - self._num_open for row in rows}
+        counts = {row: count for row, count in counts.items() if count > 0}
         if counts:
-            self._read(list(counts), list(counts.values()))
+            self._fill(list(counts), list(counts.values()))
         for row, count in counts.items():
             self.histories[row].settle(count)
 
@@ -175,8 +177,12 @@ class HeadDrafter(SlotDrafter):
                 continue
             history, kept = self.histories[row], record.outcome.num_accepted + 1
             if history.slot.num_tokens >= history.end:  # a window was drafted
-                history.settle(len(history.states))
+                history.settle(max(0, len(history.states) - self._num_open + 1))
             self.observe([row], [len(row.token_ids) - 1 - kept], [states[:kept]])
+
+    def _fill(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> None:
+        """Let the head read the first `counts` unsettled positions of each row."""
+        self._read(rows, counts)
 
     def _read(
         self, rows: Sequence[SequenceState], counts: Sequence[int], num_masks: int = 0
@@ -232,7 +238,12 @@ class ParallelHeadDrafter(HeadDrafter):
 
 
 class MtpDrafter(HeadDrafter):
-    """Drafts with the MTP layer of the target's own checkpoint."""
+    """Drafts with the MTP layers of the target's own checkpoint: each draft token with the next
+    layer, then with the last one again.
+
+    Of n layers, the last one reads n - 1 draft tokens at the end of the text, so the last n - 1
+    positions are settled only when the tokens after them are known.
+    """
 
     title = "MTP layer"
     about = (
@@ -240,6 +251,10 @@ class MtpDrafter(HeadDrafter):
         " needed where there is one."
     )
     drafts_trees = False
+
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
+        super().__init__(pair, vocab_size, device)
+        self._num_open = self.head.num_mtp_layers
 
     @staticmethod
     def head_of(pair: ModelPair) -> Any:
@@ -254,3 +269,50 @@ class MtpDrafter(HeadDrafter):
         except ValueError as error:
             return str(error)
         return None
+
+    def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        window, head = DrawnWindow(rows, limits, self.vocab_size), self.head
+        counts = [len(self.histories[row].states) for row in rows]
+        token_ids, own = self._read_layers(rows, counts, window)
+        view = self.view(rows)
+        while not window.full:
+            own = head.read(self._num_open - 1, token_ids[:, None], own[:, None], view)[:, 0]
+            view.advance(1)
+            token_ids = window.draw(head.logits(own))
+        return window.proposal()
+
+    def _fill(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> None:
+        self._read_layers(rows, counts, None)
+
+    def _read_layers(
+        self, rows: Sequence[SequenceState], counts: Sequence[int], window: DrawnWindow | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Let the layers in turn read the first `counts` unsettled positions of each row, each
+        one token further on, and draw the window's draft tokens where the text ends; returns
+        the last ones and the outputs that they were drawn from. All layers read, also after a full
+        window."""
+        histories, head = [self.histories[row] for row in rows], self.head
+        width, token_ids = max(counts), list[list[int]]()
+        for row, history, count in zip(rows, histories, counts, strict=True):
+            history.settle(0)
+            known = row.token_ids[history.start + 1 : history.start + count + self._num_open]
+            token_ids.append(known + [0] * (width + self._num_open - 1 - len(known)))
+        query, last = on_device(token_ids, head.device), on_device(counts, head.device) - 1
+        each, view = torch.arange(len(rows), device=head.device), self.view(rows)
+        drawn = query[:, 0]
+        hidden = own = pad_sequence(
+            [history.states[:count] for history, count in zip(histories, counts, strict=True)],
+            batch_first=True,
+        )
+        for layer in range(self._num_open):
+            part = query[:, layer : layer + width]
+            hidden = head.read(layer, part, hidden, view, of_target=layer == 0)
+            if window is not None and not window.full:
+                own = hidden[each, last]
+                drawn = window.draw(head.logits(own))
+                if layer + 1 < self._num_open:
+                    query[each, last + 1 + layer] = drawn
+        view.advance(width)
+        for history, count in zip(histories, counts, strict=True):
+            history.slot.keep(history.start + count)  # without the padding
+        return drawn, own
