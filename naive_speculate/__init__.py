@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from naive_speculate.tools.differ import differ
     from naive_speculate.tools.watch import watch
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Event",

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from transformers import PreTrainedTokenizerFast
 
 from naive_speculate.costs import read_costs
 from naive_speculate.infer.files import is_gguf, load_error
-from naive_speculate.infer.gguf.library import is_installed as has_llama_cpp
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.head.files import is_head
 from naive_speculate.infer.llama.model import choose_executor
@@ -60,14 +58,10 @@ def load_pair(
                 as `head`.
         head: Hub id or local folder of a draft head or block drafter for the target: EAGLE-3,
             DFlash, or one of `python -m train`.
-        device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" … For GGUF files in
-            llama.cpp see `GgufLanguageModel`; their logits are on the CPU, so another model of
-            the pair must be there too.
+        device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (float32 on the CPU; on CUDA the dtype of the stored weights), or a torch
-            floating-point type's name. For GGUF files in llama.cpp see `GgufLanguageModel`.
-        executor: As for `wrap`. "auto" computes GGUF files with llama.cpp if it is installed and
-            no head reads their hidden states. Otherwise GGUF files are dequantised and computed
-            like any other model.
+            floating-point type's name.
+        executor: As for `wrap`. GGUF files are dequantised and computed like any other model.
         device_map: "auto", "balanced" … spreads the target's layers over several GPUs
             (transformers' `device_map`, which needs accelerate); the draft stays on `device`.
         weights: "float32" leaves the weights in `dtype`. "int8" rounds every matrix of target
@@ -86,37 +80,15 @@ def load_pair(
     """
     check_executor(executor)
     sources = _sources(target, *_draft_or_head(draft, head), device)
-    by_llama_cpp = (
-        executor == "auto"
-        and weights == "float32"
-        and sources.head is None
-        and sources.name is None
-        and has_llama_cpp()
-    )
-    in_llama_cpp = [
-        by_llama_cpp and is_gguf(model)
-        for model in (sources.target, sources.draft)
-        if model is not None
-    ]
-    options = LoadOptions(
-        device,
-        _torch_device(device, device_map, in_llama_cpp),
-        dtype,
-        executor,
-        by_llama_cpp,
-        weights,
-        progress,
-    )
+    options = LoadOptions(device_of(device), dtype, executor, weights, progress)
     found = dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
     if device_map is not None and weights != "float32":
         raise ValueError(f"weights={weights!r} is for one CPU, got device_map={device_map!r}")
     check_weights(weights, executor, options.device, dtype)
     if executor == "onnx":
         choose_executor(executor, options.device, found)  # a `ValueError` where it cannot run
-    tokenizer = _load_tokenizer("target", sources.target, by_llama_cpp)
-    draft_tokenizer = (
-        None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft, by_llama_cpp)
-    )
+    tokenizer = _load_tokenizer("target", sources.target)
+    draft_tokenizer = None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft)
     target_model = load_model(str(sources.target), "target", options, device_map)
     pair = ModelPair(
         target_model,
@@ -201,7 +173,7 @@ def _sources(
 def _describe_weights(sources: _Sources, options: LoadOptions) -> str | None:
     """The target's weights in words, such as "Q4_1 weights, dequantised"; None where its name is
     enough."""
-    words = _describe_stored(sources, options.by_llama_cpp)
+    words = _describe_stored(sources)
     if options.rounding is None:
         return words
     if words is None and (stored := stored_dtype(Path(sources.target))) is not None:
@@ -210,11 +182,9 @@ def _describe_weights(sources: _Sources, options: LoadOptions) -> str | None:
     return rounded if words is None else f"{words}, {rounded}"
 
 
-def _describe_stored(sources: _Sources, by_llama_cpp: bool) -> str | None:
+def _describe_stored(sources: _Sources) -> str | None:
     path, words = Path(sources.target), sources.weights
     if is_gguf(path):
-        if by_llama_cpp:
-            return words
         from naive_speculate.infer.gguf.weights import weights_kind
 
         return (words or "{} weights, dequantised").format(weights_kind(path))
@@ -232,15 +202,15 @@ def _load_head(source: str | Path, target: Any, options: LoadOptions) -> Any:
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
-def _load_tokenizer(argument: str, source: str | Path, by_llama_cpp: bool) -> Any:
+def _load_tokenizer(argument: str, source: str | Path) -> Any:
     name = str(source)
     if not is_gguf(name) and Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ValueError(f"{argument}={name!r} is not a model: the folder has no config.json")
     try:
         if is_gguf(name):
-            from naive_speculate.infer.gguf.tokenizer import GgufTokenizer, plain_tokenizer
+            from naive_speculate.infer.gguf.tokenizer import gguf_tokenizer
 
-            return GgufTokenizer(name) if by_llama_cpp else plain_tokenizer(name)
+            return gguf_tokenizer(name)
         if _has_plain_tokenizer(Path(name)):
             tokenizer = PreTrainedTokenizerFast.from_pretrained(name)
         else:
@@ -279,27 +249,10 @@ def _has_plain_tokenizer(folder: Path) -> bool:
     return plain and "auto_map" not in config and (folder / "tokenizer.json").is_file()
 
 
-def _draft_tokenizer(tokenizer: Any, draft: str | Path, by_llama_cpp: bool) -> Any:
+def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:
     """The draft's tokenizer if its tokens differ from the target's, else None."""
-    other = _load_tokenizer("draft", draft, by_llama_cpp)
+    other = _load_tokenizer("draft", draft)
     try:
         return None if translation_between(tokenizer, other) is None else other
     except ValueError as error:
         raise ValueError(f"draft={str(draft)!r} {error}") from None
-
-
-def _torch_device(device: str, device_map: str | None, in_llama_cpp: list[bool]) -> torch.device:
-    """The device of the models that torch computes: the CPU if llama.cpp computes any, since its
-    logits are there."""
-    if not any(in_llama_cpp):
-        return device_of(device)
-    if not all(in_llama_cpp):
-        if device not in ("auto", "cpu"):
-            raise ValueError(
-                f"device={device!r}: a model paired with a GGUF file must be on the CPU"
-            )
-        if device_map not in (None, "cpu"):
-            raise ValueError(
-                f"device_map={device_map!r}: a model paired with a GGUF file must be on the CPU"
-            )
-    return torch.device("cpu")

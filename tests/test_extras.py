@@ -15,33 +15,21 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from naive_speculate import __version__
-from tests.infer.gguf.test_gguf_files import FILE
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 BLOCKER = """
-import importlib.metadata
 import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("llguidance", "llama_cpp", "resource"):  # the last one as on Windows
+        if name.partition(".")[0] in ("llguidance", "resource"):  # the last one as on Windows
             tried.append(name)
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 tried = []
 sys.meta_path.insert(0, Missing())
 sys.modules.pop("resource", None)
-version = importlib.metadata.version
-
-
-def without(name):
-    if name == "llama-cpp-python":
-        raise importlib.metadata.PackageNotFoundError(name)
-    return version(name)
-
-
-importlib.metadata.version = without
 """
 NEEDED = "guided_decoding needs llguidance: pip install '.[guided]' in the repository"
 
@@ -61,9 +49,8 @@ try:
     SamplingParams(guided_decoding={"regex": "a+"})
 except ValueError as error:
     found["library"] = str(error)
-for name, arguments in {"guided": ["--guided-regex", "a+"], "gguf": ["--target", sys.argv[1]]}.items():
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        found[name] = [main(["generate", "Once", *arguments]), said.getvalue().splitlines()]
+with contextlib.redirect_stderr(io.StringIO()) as said:
+    found["guided"] = [main(["generate", "Once", "--guided-regex", "a+"]), said.getvalue().splitlines()]
 found["memory"] = memory_mib(naive_speculate.speculate.decoder.torch.device("cpu"))
 import naive_speculate.tools.bench.command
 print(json.dumps(found))
@@ -75,9 +62,8 @@ def bare(tmp_path_factory):
     """What the program prints in a process in which nothing optional can be imported."""
     folder = tmp_path_factory.mktemp("without")
     (folder / "sitecustomize.py").write_text(BLOCKER)
-    (folder / "some.gguf").write_bytes(FILE)  # its pre-tokenizer has no name
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "HOME": str(folder)}
-    command = [sys.executable, "-c", PROGRAM, str(folder / "some.gguf")]
+    command = [sys.executable, "-c", PROGRAM]
     found = json.loads(
         subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     )
@@ -91,7 +77,6 @@ OPTIONAL = {
     "pandas",
     "ray",
     "llguidance",
-    "llama_cpp",
     "scipy",
     "rich",
     "playwright",
@@ -110,9 +95,6 @@ def test_what_needs_an_extra_names_it_in_one_line(bare):
     assert bare["library"].startswith(NEEDED)
     status, (line,) = bare["guided"]
     assert (status, line.startswith(f"naive_speculate: {NEEDED}")) == (2, True)
-    status, (line,) = bare["gguf"]
-    assert (status, "its pre-tokenizer None is supported by llama.cpp only" in line) == (2, True)
-    assert line.endswith("pip install '.[gguf]' in the repository")
 
 
 WRONG = re.compile(r"pip install[^\n]{0,20}naive[-_]speculate|['\"]naive-speculate\[")

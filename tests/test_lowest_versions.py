@@ -153,7 +153,7 @@ def test_every_library_that_is_imported_is_declared():
         for lines in PROJECT["optional-dependencies"].values()
         for line in lines
     }
-    modules = {"llama_cpp": "llama-cpp-python", "pydantic_core": "pydantic"}
+    modules = {"pydantic_core": "pydantic"}
     declared = {canonicalize_name(modules.get(name, name)) for name in imported}
     assert declared <= NEEDED.keys() | optional, declared - NEEDED.keys() - optional
 

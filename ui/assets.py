@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 """The part of plotly.js for charts with axes, in the version of the Python package that checks
 figures."""
+PREVIEW = ROOT / "preview.png"
+"""The stage as a picture, for links to the page; `docs/pictures.py` makes it."""
 MODULES = {file.name: file for file in [*sorted((ROOT / "js").glob("*.js")), PLOTLY]}
 TABLES = {f"{file.stem}.js": file for file in sorted((ROOT / "languages").glob("*.json"))}
 """The languages' tables of translations, by the names of the scripts that contain them."""
@@ -104,6 +106,11 @@ def scripts() -> Route:
 
     # Starlette's StaticFiles does not find its files if a proxy serves the page below a path.
     return Route(f"{folder()}/{{name}}", module)
+
+
+def preview() -> Route:
+    """The route of the picture that links to the page show elsewhere."""
+    return Route(f"/{PREVIEW.name}", lambda _request: FileResponse(PREVIEW))
 
 
 def component(

@@ -5,6 +5,10 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
+MAX_DRAFT_TOKENS = 16
+RANGES = {"num_draft_tokens": f"0 to {MAX_DRAFT_TOKENS}, or auto"}
+"""What a field may be, in the same words wherever it is refused."""
+
 _WORDS = {
     "Input should be": "must be",
     "Value error, ": "",
@@ -18,11 +22,21 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
     """The first problem that pydantic found; `names` replace the names of some fields."""
     found = error.errors(include_url=False)[0]
     field = str(found["loc"][0])
+    if field in RANGES:
+        return out_of_range((names or {}).get(field, field), RANGES[field], found["input"])
     message = found["msg"].split(", unable to parse")[0]
     for old, new in _WORDS.items():
         message = message.replace(old, new)
-    given = "and is empty" if found["input"] in (None, "") else f"got {found['input']!r:.80}"
-    return f"{(names or {}).get(field, field)} {message}, {given}"
+    return f"{(names or {}).get(field, field)} {message}, {_given(found['input'])}"
+
+
+def out_of_range(name: str, allowed: str, value: object) -> str:
+    """The problem with a value outside its range."""
+    return f"{name} must be {allowed}, {_given(value)}"
+
+
+def _given(value: object) -> str:
+    return "and is empty" if value in (None, "") else f"got {value!r:.80}"
 
 
 def in_labels(problem: object, labels: Mapping[str, str]) -> str:

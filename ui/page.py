@@ -10,9 +10,11 @@ from starlette.routing import BaseRoute
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
 from ui.assets import (
+    PREVIEW,
     component,
     folder,
     modules_for,
+    preview,
     render,
     scripts,
     sheets,
@@ -30,7 +32,7 @@ from ui.explain.glossary import glossary
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, silence_library_logs
 from ui.host.limits import MAX_TRACE_BYTES, server_functions, server_options
-from ui.host.process import trust
+from ui.host.process import answer_tools_in_json, trust
 from ui.host.queue import open_queue
 from ui.notify import QUIET, warn
 from ui.run.api import add_api
@@ -42,6 +44,10 @@ from ui.run.workbench import Workbench, linked
 TAGLINE = (
     "Speculative decoding: a drafter proposes, the target verifies. Same output distribution,"
     " faster."
+)
+SENTENCE = (
+    "Watch speculative decoding: a small model drafts tokens, one pass of a large model verifies"
+    " them all. Same output distribution, faster."
 )
 TABS = ("run", "explore", "learn")  # the tabs' names in links
 ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
@@ -123,8 +129,9 @@ def launch(
     many calls, and further routes. `where` are options of Gradio's `launch`, `names` the page's
     host names, in addition to this machine's and the Space's. Returns the page's address."""
     open_queue(page, queue)
-    own = [scripts(), server_functions(page), *documents(), *routes]
+    own = [scripts(), preview(), server_functions(page), *documents(), *routes]
     silence_library_logs()
+    answer_tools_in_json()
     trust(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME"))
     _, url, _ = page.launch(
         theme=theme(),
@@ -139,10 +146,16 @@ def launch(
         _frontend=False,  # otherwise Gradio requests the page itself, and gives up after 3 s
         max_file_size=MAX_TRACE_BYTES,
         max_threads=MOST_CALLS,
-        app_kwargs=server_options(own, page, page.first_view),
+        app_kwargs=server_options(own, page, page.first_view, _preview),
         **where,
     )
     return str(url)
+
+
+def _preview(address: str) -> str:
+    """What a link to the page shows elsewhere, as tags of its head."""
+    picture = f"{address}{PREVIEW.name}"
+    return render("preview", title="Naive Speculate", sentence=SENTENCE, picture=picture)
 
 
 def first_view(tagline: str, events: Iterable[Event]) -> str:

@@ -13,7 +13,7 @@ const [HIDDEN, SHOWN] = [{ opacity: 0 }, { opacity: 1 }];
 export const played = new Channel(); // the number of the step that the machine shows
 
 export class Machine {
-  // `draw` gives the drawing of a step in a layout, `choose` gets the step and index of a column.
+  // `draw` gives the drawing of the step after so many others, in a layout; `choose` gets the step and index of a column.
   constructor(root, draw, choose) {
     Object.assign(this, { root, draw, find: finder(root) });
     this.box = this.find(".ns-drawing");
@@ -25,13 +25,17 @@ export class Machine {
     for (const phase of root.querySelectorAll("[data-phase]")) {
       phase.addEventListener("click", () => { this.touch(); this.stay(ENDS[phase.dataset.phase]); });
     }
-    new ResizeObserver(() => { if (this.layout() !== this.drawn) this.show(this.step, this.at); }).observe(this.box);
+    new ResizeObserver(() => {
+      if (!this.box.clientWidth || this.layout() === this.drawn) return; // another tab is open
+      if (this.looping) this.play(this.step); else this.show(this.step, this.at);
+    }).observe(this.box);
   }
 
   clear() {
     clearTimeout(this.timer);
     this.drawings = new Map(); // of the run, by step and layout
     this.moves = [];           // animations
+    this.box.replaceChildren();
     this.step = 0;
     this.steps = 0;
     this.looping = false;
@@ -52,7 +56,10 @@ export class Machine {
   touch() {
     clearTimeout(this.timer);
     this.looping = false;
-    for (const move of this.moves) if (move.playState === "running") move.pause();
+    for (const move of this.moves.filter(({ playState }) => playState === "running")) {
+      move.pause();
+      this.at = move.currentTime;
+    }
     this.tell();
   }
 
@@ -117,13 +124,13 @@ export class Machine {
   follow(next) {
     const loops = () => this.looping && this.steps;
     if (loops()) this.drawing(next % this.steps, this.layout());
-    this.moves.at(-1).onfinish = () => {
-      this.at = WHOLE;
+    const rest = () => {
       this.timer = setTimeout(() => {
         if (!loops()) return;
-        if (this.root.checkVisibility()) this.play(next % this.steps); else this.follow(next);
+        if (this.root.checkVisibility()) this.play(next % this.steps); else rest(); // another tab is open
       }, REST_MS);
     };
+    this.moves.at(-1).onfinish = () => { this.at = WHOLE; rest(); };
   }
 
   put(drawing, layout) {

@@ -38,7 +38,8 @@ class Stage {
     this.rounds = new Rounds(this.find("#rounds"));
     this.tip = new Tip(this.find(".ns-tip"));
     this.player = new Player();
-    this.machine = new Machine(machine, (step, layout) => this.server.drawing([this.run.id, step, layout]), (step, index) => this.choose(step, index));
+    this.machine = new Machine(machine, (place, layout) => this.server.drawing([this.run.id, place, layout]),
+      (step, index) => this.choose(step, index));
     this.controls = new Controls(component, this.player, this.machine, () => this.wake());
     played.follow(() => this.wake());
     this.plainText = new PlainText(this.root);
@@ -282,7 +283,7 @@ class Stage {
 
   pin(token, node) {
     this.pinned = token;
-    const { step, index } = this.player.events[token.born];
+    const [step, { index }] = [this.player.round(token.born), this.player.events[token.born]];
     this.machine.touch();
     if (this.machine.step !== step) this.machine.show(step);
     this.machine.look(index);
@@ -303,10 +304,9 @@ class Stage {
     if (!token) return inspected.tell(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = token.now;
-    const [begin, upto] = this.player.stepOf(number); // later events add nothing about it
+    const [, upto] = this.player.stepOf(number); // later events add nothing about it
     inspected.tell({
       run: this.run.id, number, upto, event: events[number], settings: this.sums.settings, chosen, pinned: Boolean(this.pinned),
-      events: events.slice(begin, upto).filter(({ kind }) => kind === "step" || TOKEN.has(kind)), // of its step so far
       resting: chosen || (!busy && (done || !following)), choose: () => this.pin(token), draws: () => drawRound(this),
       ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });

@@ -19,6 +19,7 @@ Paint = Callable[[str], str]
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 _LONGEST, _MOST_SIBLINGS = 20, 7
+_MOST_COLUMNS = 64  # a trace may claim longer windows, and deeper trees
 _NAMED = {
     "verify_strategy": "",
     "num_draft_tokens": "k = ",
@@ -38,7 +39,7 @@ class Layout:
 
     width: float
     left: float  # where the columns begin
-    right: float  # room to their right, for what the step gains; 0: below them
+    right: float  # room after them, for what the step gains; 0: below them
     least: float  # of a column; more columns than fit widen the drawing
     chip: float  # size of a token's type
     label: float  # size of the other type
@@ -121,7 +122,7 @@ class _Column:
 
 def _columns(tokens: list[Event], end: Event | None) -> list[_Column]:
     """Of a step's tokens; the last one is for the bonus, if there can be one."""
-    drafts = [event for event in tokens if event.kind == EventKind.PROPOSED]
+    drafts = [event for event in tokens if event.kind == EventKind.PROPOSED][:_MOST_COLUMNS]
     fates = {event.index: event for event in tokens if event.kind in _FATES}
     columns = [_Column(draft, fates.get(draft.index)) for draft in drafts]
     for column in columns:
@@ -145,6 +146,8 @@ def _add_tree(columns: list[_Column], drafts: list[Event], tree: list[TreeNode])
     path = -1
     for number, node in enumerate(tree):
         depth = places[node.parent][0] + 1 if node.parent in places else 0
+        if depth >= _MOST_COLUMNS:
+            break
         while len(columns) <= depth:
             columns.append(_Column())
         siblings = columns[depth].siblings

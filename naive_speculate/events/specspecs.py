@@ -61,7 +61,7 @@ def _rows(file: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:
         import pyarrow.parquet
     except ImportError:
         raise ValueError(
-            f"trace {file}: Parquet files need pyarrow, which is not installed: pip install pyarrow"
+            f"trace {file}: Parquet files need pyarrow: pip install '.[parquet]' in the repository"
         ) from None
     try:
         table = pyarrow.parquet.read_table(file)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from naive_speculate.infer.files import is_gguf, is_path, load_error, one_line, tensor_files
-from naive_speculate.infer.gguf.metadata import read_metadata
+from naive_speculate.infer.gguf.metadata import BY_LLAMA_CPP, read_metadata
 from naive_speculate.infer.llama.blocks import Rounding
 from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.llama.model import LlamaLanguageModel, choose_executor
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 EXECUTORS = ("auto", "onnx", "torch", "transformers")
 WEIGHTS = {"float32": None, "int8": 8, "int4": 4}
 """Forms of weights, and the bits to which they are rounded."""
+_HEAD_SIZES = ("llama", "qwen3", "qwen3moe")  # llama.cpp's names of families
 _SCALES = (".weight_scale", ".weight_scale_inv")  # ends of names
-_HEAD_SIZES = ("llama", "qwen3")  # llama.cpp's names
-_HINT = "pip install '.[gguf]' in the repository"
 _log = logging.getLogger(__name__)
 
 
@@ -34,11 +33,9 @@ _log = logging.getLogger(__name__)
 class LoadOptions:
     """Where and how models are computed."""
 
-    requested: str  # the device as the user gave it; llama.cpp takes this one
-    device: torch.device  # the device of torch
+    device: torch.device
     dtype: str  # as for `load_pair`
     executor: str  # one of `EXECUTORS`
-    by_llama_cpp: bool  # whether llama.cpp computes GGUF files
     weights: str = "float32"  # one of `WEIGHTS`
     progress: Callable[[float], object] | None = None  # see `Rounding`
 
@@ -249,12 +246,6 @@ def _load_gguf(
             f"device_map={device_map!r} is not for GGUF files, such as {argument}={name!r}"
         )
     try:
-        if options.by_llama_cpp:
-            from naive_speculate.infer.gguf.model import (
-                GgufLanguageModel,
-            )  # llama-cpp-python is optional
-
-            return GgufLanguageModel(name, options.requested, options.dtype)
         from naive_speculate.infer.gguf.weights import read_gguf_llama, unread_by_transformers
 
         path, dtype = Path(name), dtype_of(options.dtype, options.device, None)
@@ -268,7 +259,7 @@ def _load_gguf(
             family = read_metadata(path).get("general.architecture")
             raise ValueError(f"weights={options.weights!r} is for the Llama family, it is {family}")
         if (reason := unread_by_transformers(path)) is not None:
-            raise ValueError(f"{reason}, which transformers does not read: {_HINT}")
+            raise ValueError(f"{reason}, which transformers does not read; {BY_LLAMA_CPP}")
         return wrap(_from_gguf(path, dtype).to(options.device), "transformers")
     except (
         Exception
@@ -284,26 +275,33 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
     from naive_speculate.infer.gguf.weights import ends_in
 
     metadata = read_metadata(path)
-    family = metadata.get("general.architecture")
-    width = metadata.get(f"{family}.attention.key_length")
-    # transformers 5.23 ignores the size of these families' heads
-    own: dict[str, Any] = {"head_dim": width} if width and family in _HEAD_SIZES else {}
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True, **own
+            str(path.parent),
+            gguf_file=path.name,
+            dtype=dtype,
+            output_loading_info=True,
+            **_head_size(metadata),
         )
     except (ValueError, KeyError, NotImplementedError) as error:  # such as of an architecture
         said = one_line(error).rstrip(".")
-        raise ValueError(f"transformers does not read it, {said}: {_HINT}") from None
+        raise ValueError(f"transformers does not read it ({said}); {BY_LLAMA_CPP}") from None
     model, report = loaded
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(f"transformers finds no {missing[0]} in it: {_HINT}")
+        raise ValueError(f"transformers finds no {missing[0]} in it; {BY_LLAMA_CPP}")
     model.config._name_or_path = model.name_or_path = str(path)
     ends, known = ends_in(metadata), model.generation_config.eos_token_id
     if isinstance(known, list):  # transformers reads all of Gemma 4; of others one alone, or none
         ends = list(dict.fromkeys(known + ends))
     model.generation_config.eos_token_id = ends
     return model
+
+
+def _head_size(metadata: Mapping[str, Any]) -> dict[str, int]:
+    """The size of a file's heads, which transformers 5.23 does not read in these families."""
+    family = metadata.get("general.architecture")
+    width = metadata.get(f"{family}.attention.key_length")
+    return {"head_dim": width} if family in _HEAD_SIZES and width is not None else {}
 
 
 def _probed(model: Any) -> "TransformersLanguageModel":

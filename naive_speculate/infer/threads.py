@@ -56,14 +56,14 @@ def _container_quota(path: Path) -> int | None:
 
 
 def computes_beside_torch(model: object) -> bool:
-    """Whether ONNX Runtime or llama.cpp computes the model, with threads of its own."""
-    return getattr(model, "executor", None) in ("onnx", "gguf")
+    """Whether ONNX Runtime computes the model, with threads of its own."""
+    return getattr(model, "executor", None) == "onnx"
 
 
 def leave_cores_to(model: object) -> None:
-    """Set torch to one thread in this process if ONNX Runtime or llama.cpp computes the model.
+    """Set torch to one thread in this process if ONNX Runtime computes the model.
 
-    Torch's threads and theirs, which spin while they wait, compete; torch has little to compute.
+    Torch's threads and its, which spin while they wait, compete; torch has little to compute.
     Only programs should call this, since it affects the whole process.
     """
     if computes_beside_torch(model):
@@ -72,8 +72,8 @@ def leave_cores_to(model: object) -> None:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Set torch to one thread temporarily; with more, a step in ONNX Runtime or llama.cpp takes
-    several times as long."""
+    """Set torch to one thread temporarily; with more, a step in ONNX Runtime takes several
+    times as long."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

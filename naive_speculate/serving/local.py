@@ -25,7 +25,7 @@ from naive_speculate.serving.protocol import (
     Unavailable,
 )
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
-from naive_speculate.serving.turns import TOO_MANY, by_turns, one_too_many
+from naive_speculate.serving.turns import TOO_MANY, by_turns, refused
 from naive_speculate.speculate.batch import Batch, PartialStepError, Records
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -111,16 +111,15 @@ class LocalEngine(Engine):
         self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
     ) -> None:
         """Decode a request (see `Engine`); checked here, in the caller's thread."""
-        job, dropped = _Job(cancel, deliver, reader), None
+        job = _Job(cancel, deliver, reader)
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
             if self._reason:
                 raise Unavailable(self._reason)
-            waiting = sum(job.num_rows for job in self._waiting)
-            if waiting + job.num_rows > self._max_waiting:
-                dropped = one_too_many(self._waiting, job)
-                if dropped is None:
-                    raise Unavailable(FULL.format(waiting))
+            dropped = refused(self._waiting, job, self._max_waiting)
+            if dropped is job:
+                raise Unavailable(FULL.format(sum(each.num_rows for each in self._waiting)))
+            if dropped is not None:
                 self._waiting.remove(dropped)
             self._number += 1
             job.number = self._number

@@ -1,5 +1,5 @@
-"""Readers take turns: the order of their jobs, which one to drop if too many wait, and threads in
-which they work in turn."""
+"""Readers take turns: the order of their jobs, which one to refuse if too many wait, and threads
+in which they work in turn."""
 
 import threading
 from collections import Counter, defaultdict
@@ -56,22 +56,25 @@ def by_turns(
     return [job for tier in tiers for job in tier if job is not None]
 
 
-def one_too_many(waiting: Sequence[T], new: T) -> T | None:
-    """The waiting job to drop for a new one: the last of the reader with most waiting, if that
-    is more than the new one's."""
+def refused(waiting: Sequence[T], new: T, most: int) -> T | None:
+    """The job to refuse when a new one comes to those that wait; None if they have room for it,
+    `most` places in all. It is the last job of the reader with most waiting, if that is more than
+    the new one's reader has; else the new one."""
+    if sum(job.num_rows for job in waiting) + new.num_rows <= most:
+        return None
     for group in GROUPS:
         rows = Counter[Any]()
         for job in waiting:
             rows[group(job.reader)] += job.num_rows
-        most = max(rows, key=rows.__getitem__, default=None)
-        if most is not None and rows[most] > rows[group(new.reader)] + new.num_rows:
+        holder = max(rows, key=rows.__getitem__, default=None)
+        if holder is not None and rows[holder] > rows[group(new.reader)] + new.num_rows:
             large = (
                 job
                 for job in reversed(waiting)
-                if group(job.reader) == most and job.num_rows >= new.num_rows
+                if group(job.reader) == holder and job.num_rows >= new.num_rows
             )
-            return next(large, None)
-    return None
+            return next(large, new)
+    return new
 
 
 @dataclass(eq=False)
@@ -109,15 +112,14 @@ class Pool:
         it is refused."""
         with self._lock:
             self._number += 1
-            refused, new = None, _Work(partial(copy_context().run, work), reader, self._number)
-            if len(self._waiting) >= self._most:
-                refused = one_too_many(self._waiting, new) or new
-            self._waiting = [each for each in (*self._waiting, new) if each is not refused]
+            new = _Work(partial(copy_context().run, work), reader, self._number)
+            dropped = refused(self._waiting, new, self._most)
+            self._waiting = [each for each in (*self._waiting, new) if each is not dropped]
         if (
-            refused is not None and refused.result.set_running_or_notify_cancel()
+            dropped is not None and dropped.result.set_running_or_notify_cancel()
         ):  # else its reader has left
-            refused.result.set_exception(Unavailable(TOO_MANY))
-        if refused is not new:
+            dropped.result.set_exception(Unavailable(TOO_MANY))
+        if dropped is not new:
             self._pool.submit(self._next)
         return new.result
 

@@ -294,7 +294,7 @@ HOLD_THE_END = """
 
 
 def test_a_call_that_joins_while_the_stream_of_results_ends_gets_its_results(server, chromium):
-    page = chromium.new_page()
+    page = chromium.new_page(reduced_motion="reduce")
     page.add_init_script(HOLD_THE_END)
     opened(page, server.url)
     run(page, PROMPT, max_tokens=8, k=2)

@@ -80,7 +80,5 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="step 4 accepts 2 of 1 draft tokens"):
         Trace.load(tmp_path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(
-        ValueError, match=r"need pyarrow, which is not installed: pip install pyarr"
-    ):
+    with pytest.raises(ValueError, match=r"need pyarrow: pip install '.\[parquet\]' in"):
         Trace.load(tmp_path)

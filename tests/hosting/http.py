@@ -87,8 +87,8 @@ def generate(url: str, *data: Any) -> str:
     return f"{url}gradio_api/call/generate/{json.loads(answer)['event_id']}"
 
 
-def call_tool(url: str, arguments: dict[str, object]) -> tuple[list[str], Any]:
-    """The names of the tools that a language model is offered over MCP, and what it is answered
+def call_tool(url: str, arguments: dict[str, object]) -> tuple[list[Any], Any]:
+    """The tools that a language model is offered over MCP, and what it is answered
     that calls one."""
     from mcp import ClientSession
     from mcp.client.streamable_http import streamablehttp_client
@@ -99,7 +99,7 @@ def call_tool(url: str, arguments: dict[str, object]) -> tuple[list[str], Any]:
             ClientSession(reader, writer) as session,
         ):
             await session.initialize()
-            tools = [tool.name for tool in (await session.list_tools()).tools]
+            tools = (await session.list_tools()).tools
             return tools, await session.call_tool("generate", arguments)
 
     return asyncio.run(ask())

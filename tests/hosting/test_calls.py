@@ -45,12 +45,13 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
     ("fields", "said"),
     [
         (["Once", "many"], "max_tokens must be a whole number"),
-        (["Once", 2001], "max_tokens may be at most 2000 on this page"),  # the host's limit
+        (["Once", 2001], "max_tokens must be 1 to 2000, got 2001"),  # the host's limit
         (["Once", 8, "hot"], "temperature must be a number"),
         (["Once", 8, 0.7, 2.0], "top_p must be a number"),
         (["Once", 8, 0.7, 1.0, -2], "seed must be a whole number"),
-        (["Once", 8, 0.7, 1.0, 1, 17], "num_draft_tokens may be at most 16 on this page, got 17"),
-        (["Once", 8, 0.7, 1.0, 1, "few"], "num_draft_tokens must be a whole number, got 'few'"),
+        (["Once", 8, 0.7, 1.0, 1, 17], "num_draft_tokens must be 0 to 16, or auto, got 17"),
+        (["Once", 8, 0.7, 1.0, 1, -1], "num_draft_tokens must be 0 to 16, or auto, got -1"),
+        (["Once", 8, 0.7, 1.0, 1, "few"], "num_draft_tokens must be 0 to 16, or auto, got 'few'"),
         (["Once", 8, 0.7, 1.0, 1, 3, "<script>"], "verify_strategy must be one of"),
         (["Once", 8, 0.7, 1.0, 1, 3, "speculative_sampling", "oracle"], "drafter must be one of"),
         (["", 8], "prompt is empty"),
@@ -95,15 +96,51 @@ def test_a_call_may_name_what_drafts_or_leave_it_and_the_window_to_the_pair_and_
             assert found.text == bundled_decoder.generate("Once", params, num_draft_tokens=3).text
 
 
+def test_the_answer_of_a_call_is_its_text_and_figures_and_the_lists_before_are_the_other_events(
+    client,
+):
+    job = client.submit("Once", max_tokens=24, seed=11, api_name="/generate")
+    (answer,) = job.result()
+    assert answer["kind"] == "finished"
+    assert answer["metrics"]["num_accepted_draft_tokens"] > 0
+    *streamed, last = job.outputs()
+    assert last == [answer]
+    events = [event for events in streamed for event in events]
+    assert events[0]["kind"] == "started"
+    assert "finished" not in {event["kind"] for event in events}
+    kept = [one["text"] for one in events if one["kind"] in ("accepted", "resampled", "bonus")]
+    assert answer["text"] == "".join(kept) != ""
+    together = client.predict("Once", max_tokens=24, seed=11, events=True, api_name="/generate")
+    assert [one["kind"] for one in together] == [one["kind"] for one in [*events, answer]]
+    assert together[-1]["text"] == answer["text"]
+
+
+def test_a_call_takes_the_samplers_and_guides_of_the_page(client):
+    def settings_of(**fields):
+        (started, *_) = client.predict(
+            "Once", max_tokens=8, seed=1, events=True, api_name="/generate", **fields
+        )
+        return started["settings"]
+
+    given = {"stop": ["\\n", "x\ny"], "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.2}
+    taken = settings_of(**given)
+    assert {name: taken[name] for name in given} == given
+    text = client.predict(
+        "Once", guided="choice", guided_text=" a fox.\n a bear.", api_name="/generate"
+    )[0]["text"]
+    assert text in (" a fox.", " a bear.")
+    with pytest.raises(Exception, match="guided_text is empty"):
+        client.predict("Once", guided="json", api_name="/generate")
+
+
 def test_the_documented_program_shows_the_run_and_raises_what_went_wrong(server, capsys):
-    (program,) = re.findall(
-        r"```python\n(from gradio_client.*?)```",
-        (ROOT / "docs/library.md").read_text(encoding="utf-8"),
-        re.DOTALL,
-    )
-    program = program.replace("http://127.0.0.1:7860", server.url)
+    words = (ROOT / "docs/library.md").read_text(encoding="utf-8").partition("## The endpoint")[2]
+    streaming, answer = re.findall(r"```python\n(.*?)```", words, re.DOTALL)
+    program = (streaming + answer).replace("http://127.0.0.1:7860", server.url)
     exec(program, {})
-    assert "started" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "started" in shown
+    assert float(shown.split()[-1]) >= 1  # tokens per target pass
     with pytest.raises(Exception, match="prompt is empty"):
         exec(program.replace("Once upon a time", ""), {})
 

@@ -19,6 +19,7 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import Load, LocalEngine, Request
 from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.serving.run_records import ObservedEngine, RunRecord
+from naive_speculate.speculate.verify import VERIFIERS
 from naive_speculate.tools.doctor import read
 from tests.hosting.http import call_tool, get
 from tests.programs import refusal
@@ -26,6 +27,7 @@ from tests.tiny import save_model, tiny_llama
 from ui.host.catalog import load_catalog
 from ui.host.configuration import BUNDLED, USUAL, Configuration, PairChoice, read_configuration
 from ui.host.operations import Counters, log_runs
+from ui.run.api import PARAMETERS
 
 SMOLLM2_FIRST = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
 LISTED = (
@@ -155,7 +157,7 @@ def test_two_pairs_of_a_folder_are_loaded_and_visitors_choose_among_these_only(s
     for pair, request, said in (
         ("again", Request("a " * 19 + "a"), "4 more than the 16 allowed here"),
         ("../../etc", Request("Once"), r"pair must be one of one, again, got '\.\./\.\./etc'"),
-        ("", Request("Once", SamplingParams(max_tokens=51)), "max_tokens may be at most 50"),
+        ("", Request("Once", SamplingParams(max_tokens=51)), "max_tokens must be 1 to 50, got 51"),
     ):
         with pytest.raises(ValueError, match=said):
             list(catalog.stream(pair, request, threading.Event()))
@@ -304,13 +306,24 @@ def generated(url: str) -> float:
     )
 
 
-def test_language_models_can_call_it_as_a_tool(server):
+def test_a_language_model_gets_the_text_as_json_and_reads_what_each_parameter_may_be(server):
     tools, answer = call_tool(
-        server.url, {"prompt": "Once upon a time", "max_tokens": 8, "seed": 1}
+        server.url, {"prompt": "Once upon a time", "max_tokens": 8, "seed": 1, "stop": ["zzz"]}
     )
-    assert tools == ["generate"]
     assert not answer.isError, answer
-    assert "finished" in answer.content[0].text
+    (finished,) = json.loads(answer.content[0].text)
+    assert finished["finish_reason"] == "length"
+    assert finished["text"].strip()
+    assert finished["metrics"]["num_generated_tokens"] == 8
+    (tool,) = tools
+    assert tool.name == "generate"
+    assert tool.description.startswith("Continue a prompt")
+    parameters = tool.inputSchema["properties"]
+    assert list(parameters) == list(PARAMETERS)
+    assert all(one["description"].endswith(".") for one in parameters.values()), parameters
+    assert "0 to 16, or auto" in parameters["num_draft_tokens"]["description"]
+    assert all(rule in parameters["verify_strategy"]["description"] for rule in VERIFIERS)
+    assert "1 to 2000" in parameters["max_tokens"]["description"]
 
 
 @pytest.mark.parametrize(

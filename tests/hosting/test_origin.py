@@ -6,12 +6,15 @@ import json
 import re
 import tomllib
 from dataclasses import asdict
+from io import BytesIO
 from typing import Any
+from urllib.request import urlopen
 
 import gradio
 import pytest
 import yaml
 from gradio import route_utils
+from PIL import Image
 from starlette.applications import Starlette
 from starlette.requests import Request as Asked
 from starlette.testclient import TestClient
@@ -51,6 +54,24 @@ def test_no_header_reaches_the_address_that_scripts_come_from(server, path, head
     assert status == 200
     assert "evil.example" not in said
     assert "::::" not in said
+
+
+def test_a_link_to_the_page_shows_its_title_a_sentence_and_the_stage_and_nothing_of_gradio_s(
+    server,
+):
+    page = get(server.url)
+    tags = dict(
+        re.findall(r'<meta (?:property|name)="((?:og|twitter):[^"]+)" content="([^"]*)"', page)
+    )
+    assert len(tags) == len(re.findall(r'"(?:og|twitter):', page))
+    assert tags["og:title"] == "Naive Speculate"
+    assert "drafts tokens" in tags["og:description"]
+    assert tags["og:image"] == f"{server.url}preview.png"
+    with urlopen(tags["og:image"]) as answer:
+        picture = answer.read()
+    size = (int(tags["og:image:width"]), int(tags["og:image:height"]))
+    assert Image.open(BytesIO(picture)).size == size
+    assert len(picture) < 100_000
 
 
 def test_the_page_s_own_address_is_reported_where_its_name_is_known_and_any_site_s_slides_may_frame_an_embedded_page(

@@ -14,7 +14,6 @@ from naive_speculate.infer import (
     TransformersLanguageModel,
 )
 from naive_speculate.speculate.drafter import Drafter
-from tests.infer.gguf.files import loaded
 from tests.infer.llamas import made as made_by
 from tests.tiny import shape
 
@@ -36,25 +35,10 @@ def build(family: str, **more):
 def made(name: str, **more):
     """Other families: `test_architectures.py` for transformers, `test_llama.py` for ours."""
     family, way = name.split()
-    source = build(family, **more)
-    return loaded(source) if way == "gguf" else made_by(source, way)
+    return made_by(build(family, **more), way)
 
 
-MODELS = [
-    "llama transformers",
-    "llama torch",
-    "llama onnx",
-    "llama gguf",
-    "qwen3 gguf",
-    "gemma2 gguf",
-]
-NAMES = [
-    pytest.param(name, marks=pytest.mark.gguf) if name.endswith(" gguf") else name
-    for name in MODELS
-]
-
-
-@pytest.fixture(params=NAMES, scope="module")
+@pytest.fixture(params=["llama transformers", "llama torch", "llama onnx"], scope="module")
 def named_model(request):
     return request.param, made(request.param)
 
@@ -144,12 +128,7 @@ def test_cached_steps_with_crops_equal_an_uncached_forward(named_model):
             found.append(model.forward(chunk, cache))
             place += size
         assert cache.get_num_tokens() == 30
-        tolerance = (
-            1e-2 if name == "gemma2 gguf" else 1e-4
-        )  # llama.cpp looks the GELU up in a table of half precision
-        torch.testing.assert_close(
-            torch.cat(found, dim=1), expected, atol=tolerance, rtol=tolerance
-        )
+        torch.testing.assert_close(torch.cat(found, dim=1), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_logits_are_those_of_every_or_of_the_last_query_positions_and_a_malformed_query_is_refused(

@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate.__main__ import main
-from naive_speculate.infer.gguf.export import export
 from naive_speculate.pair import BUNDLED_PAIR
+from tests.infer.gguf.files import written
 
 DRAFT = str(BUNDLED_PAIR / "draft")
 QUICK = ["--samples", "60", "--greedy-tokens", "8", "--concurrency", "2", "--temperatures", "1"]
@@ -24,14 +24,13 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gguf")
     tokenizer = AutoTokenizer.from_pretrained(DRAFT)
     model = AutoModelForCausalLM.from_pretrained(DRAFT, dtype="float32")
-    export(model, tokenizer, folder / "target.gguf")
+    target = written(model, folder / "target.gguf", tokenizer)
     random = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for weights in model.parameters():
             noise = torch.randn(weights.shape, generator=random)
             weights += 0.3 * weights.std(correction=0) * noise
-    export(model, tokenizer, folder / "draft.gguf")
-    return str(folder / "target.gguf"), str(folder / "draft.gguf")
+    return str(target), str(written(model, folder / "draft.gguf", tokenizer))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from naive_speculate.serving.protocol import ANONYMOUS, Deliver, Reader
 from naive_speculate.serving.run_records import ObservedEngine, Observer
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
+from ui.checks import MAX_DRAFT_TOKENS, RANGES, out_of_range
 from ui.host.configuration import (
     MAX_TOKENS,
     Configuration,
@@ -32,7 +33,6 @@ DECODING = "decoding"  # the concurrency id of decoding calls in Gradio's queue
 NEEDS = {"model": "draft", "head": "head", "block": "block", "mtp": "mtp", "suffix+head": "head"}
 """Which of a pair's models a drafter uses."""
 # most draft tokens per step: with 64, one row makes tokens of the other rows five times slower
-MAX_DRAFT_TOKENS = 16
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
@@ -283,21 +283,17 @@ class Catalog:
             raise Trouble(str(error)) from None
         self._measurer.interrupt()  # only now: a run that is refused stops no measurement
 
+    def check_limits(self, num_draft_tokens: int | str, max_tokens: int | None) -> None:
+        """Raise ValueError for a number of draft tokens or of tokens that this page refuses."""
+        if isinstance(num_draft_tokens, int) and not 0 <= num_draft_tokens <= MAX_DRAFT_TOKENS:
+            allowed = RANGES["num_draft_tokens"]
+            raise ValueError(out_of_range("num_draft_tokens", allowed, num_draft_tokens))
+        if max_tokens is None or not 1 <= max_tokens <= self.max_tokens:
+            raise ValueError(out_of_range("max_tokens", f"1 to {self.max_tokens}", max_tokens))
+
     def _for_visitor(self, pair: str, request: Request) -> tuple[Engine, Request]:
         """The engine of that pair, and the request as it decodes it."""
-        if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
-            raise ValueError(
-                f"max_tokens may be at most {self.max_tokens} on this page, got"
-                f" {request.params.max_tokens}"
-            )
-        if (
-            isinstance(request.num_draft_tokens, int)
-            and request.num_draft_tokens > MAX_DRAFT_TOKENS
-        ):
-            raise ValueError(
-                f"num_draft_tokens may be at most {MAX_DRAFT_TOKENS} on this page, got"
-                f" {request.num_draft_tokens}"
-            )
+        self.check_limits(request.num_draft_tokens, request.params.max_tokens)
         served = self.of(pair)
         return served.engine, served.suited(request)
 

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from secrets import token_urlsafe
 from typing import Any
@@ -28,7 +28,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ui.host.errors import LOGGER, trail, unreadable
-from ui.host.process import is_server_function, queue_of
+from ui.host.process import is_server_function, page_address, queue_of
 from ui.host.visitors import address_of
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
@@ -76,6 +76,7 @@ POLICY = {
 """What the page may load, and who may frame it."""
 ON_A_SPACE = ("img-src", "connect-src")  # Gradio's bar on Spaces calls the Hub
 INLINE = re.compile(rb"<script(?=[\s>])")
+PREVIEW = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*')  # Gradio's own tags
 MARK = b"<gradio-app"  # the tag in Gradio's HTML that the page replaces
 
 
@@ -205,11 +206,15 @@ def _answer_to(error: Exception, kind: str) -> Response:
 
 class Headers:
     """Middleware that adds security headers to each answer, and its nonce to a page's scripts.
-    Markup that is visible `before` Gradio's page runs is inserted there."""
+    Markup that is visible `before` Gradio's page runs is inserted there. `preview` writes what
+    links to the page show elsewhere, given the page's address, in place of Gradio's."""
 
-    def __init__(self, app: ASGIApp, before: str = "") -> None:
+    def __init__(
+        self, app: ASGIApp, before: str = "", preview: Callable[[str], str] | None = None
+    ) -> None:
         self._app = app
         self._before = before.encode()
+        self._preview = preview
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -235,6 +240,9 @@ class Headers:
                 if message.get("more_body"):
                     return
                 page = bytes(body).replace(MARK, self._before + MARK, 1)
+                if self._preview is not None:
+                    tags = self._preview(page_address(HttpRequest(scope))).encode()
+                    page = PREVIEW.sub(b"", page).replace(b"</head>", tags + b"</head>", 1)
                 page = INLINE.sub(b'<script nonce="%s"' % nonce.encode(), page)
                 if scope["method"] != "HEAD":
                     MutableHeaders(scope=held)["content-length"] = str(len(page))
@@ -257,16 +265,23 @@ def policy(nonce: str, *, embedded: bool = False) -> str:
 
 
 def server_options(
-    routes: Sequence[BaseRoute] = (), page: gr.Blocks | None = None, before: str = ""
+    routes: Sequence[BaseRoute] = (),
+    page: gr.Blocks | None = None,
+    before: str = "",
+    preview: Callable[[str], str] | None = None,
 ) -> dict[str, Any]:
     """The `app_kwargs` of Gradio's `launch`: our middleware for a page, and these routes;
-    `before` as for `Headers`."""
+    `before` and `preview` as for `Headers`."""
     zipped = Middleware(
         GZipMiddleware, minimum_size=2000, compresslevel=6
     )  # all but event streams; Gradio zips only its files
     return {
         "routes": [*routes],  # they take precedence over Gradio's
-        "middleware": [zipped, Middleware(Headers, before=before), Middleware(Guard, page=page)],
+        "middleware": [
+            zipped,
+            Middleware(Headers, before=before, preview=preview),
+            Middleware(Guard, page=page),
+        ],
         "exception_handlers": {RequestValidationError: unreadable},
     }
 

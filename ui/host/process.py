@@ -19,6 +19,7 @@ import faulthandler
 import gc
 import importlib.util
 import inspect
+import json
 import os
 import re
 import signal
@@ -184,6 +185,14 @@ def trust(listed: Iterable[str], host: str | None) -> None:
     patched.get_root_url = root_of
 
 
+def page_address(request: "Request") -> str:
+    """The page's address with a slash at the end, as Gradio derives it (see `trust`)."""
+    from gradio import route_utils
+
+    found = route_utils.get_root_url(request, "/", request.scope.get("root_path") or None)
+    return f"{found.rstrip('/')}/"
+
+
 def take_dicts_as_tables() -> None:
     """The value of a `gr.Dataframe` is the dict that Gradio would send to the browser;
     `datatype` must be given. Gradio's own imports pandas, 32 MB, to see whether the value is one
@@ -202,6 +211,24 @@ def shorten_tool_errors(shorten: Callable[[str], str]) -> None:
     if server is not None:  # the library is installed
         answer = server._make_error_result
         server._make_error_result = lambda self, message: answer(self, shorten(message))
+
+
+def answer_tools_in_json() -> None:
+    """Gradio answers a language model with Python's form of a list or dict, in which null is
+    None."""
+    from gradio.mcp import GradioMCPServer
+
+    patched: Any = GradioMCPServer
+    answer = patched.postprocess_output_data
+
+    def in_json(self: Any, data: Any, root_url: str) -> Any:
+        return answer(self, [_json_of(value) for value in data], root_url)
+
+    patched.postprocess_output_data = in_json
+
+
+def _json_of(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def queue_of(page: "gr.Blocks") -> Any:

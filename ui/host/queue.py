@@ -2,7 +2,7 @@
 nobody has read yet."""
 
 import asyncio
-import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from gradio.server_messages import EventMessage, ProcessCompletedMessage
 from gradio.utils import LRUCache
 
 from naive_speculate.serving.protocol import Reader
-from naive_speculate.serving.turns import TOO_MANY, by_turns, one_too_many
+from naive_speculate.serving.turns import TOO_MANY, by_turns, refused
 from ui.host.limits import MOST_SESSION_CHARACTERS
 from ui.host.visitors import TOTAL_BYTES, VISITOR_BYTES, address_of, give_back, weight
 
@@ -133,14 +133,15 @@ class BoundedQueue(Queue):
             for queue in self.event_queue_per_concurrency_id.values()
             for event in queue.queue
         }
-        for most, in_bytes in ((self.max_size or math.inf, False), (self.visitor_bytes, True)):
-            calls = [call for call in self._waiting.values() if in_bytes or call.name in queued]
-            for call in (*calls, new):
+        for most, in_bytes in ((self.max_size or sys.maxsize, False), (self.visitor_bytes, True)):
+            for call in (*self._waiting.values(), new):
                 call.num_rows = call.size if in_bytes else 1
-            if sum(call.num_rows for call in (*calls, new)) <= most:
-                continue
-            dropped = one_too_many([call for call in calls if call.name in queued], new)
+            calls = [call for call in self._waiting.values() if call.name in queued]
+            begun = sum(call.size for call in self._waiting.values() if call.name not in queued)
+            dropped = refused(calls, new, most - begun * in_bytes)
             if dropped is None:
+                continue
+            if dropped is new:
                 return False
             event = self.event_ids_to_events[dropped.name]
             await self.clean_events(event_id=dropped.name)

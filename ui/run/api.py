@@ -1,7 +1,9 @@
-"""The endpoint for programs: `/generate` streams a run's events."""
+"""The endpoint for programs and language models: `/generate` streams a run's events, and its
+last answer is the text with the run's figures."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -9,27 +11,76 @@ import gradio as gr
 from gradio.events import api
 from pydantic import BaseModel, model_serializer
 
+from naive_speculate.events import Event, EventKind
+from naive_speculate.events.event import OUTPUT_KINDS
+from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.speculate.tree import MAX_NODES
+from naive_speculate.speculate.verify import VERIFIERS
+from ui.checks import RANGES
 from ui.host.catalog import DECODING, Catalog
-from ui.host.visitors import Weighed
-from ui.run.runs import Run
+from ui.host.visitors import VISITOR_BYTES, Weighed
+from ui.run.runs import TOO_LARGE, Run, request_of
 from ui.run.settings import Settings, checked
 
 SECONDS_PER_LIST = 0.15  # programs get fewer and longer lists than the page
 _USUAL = Settings()
+
+ABOUT = "Continue a prompt by speculative decoding, and get the text with the run's figures."
+ANSWER = (
+    "a list with the event `finished`: the generated text, the finish reason and the metrics."
+    " Before it, programs that read the stream get the other events, in lists of the new ones."
+)
+PARAMETERS = {
+    "prompt": "The start of a text, or a question to a model that chats.",
+    "max_tokens": "Stop after this many tokens: 1 to {max_tokens}.",
+    "temperature": "0 takes the most probable token; higher values vary more. 0 or more.",
+    "top_p": "Keep the most probable tokens up to this total probability: above 0, at most 1.",
+    "seed": "Same seed, same text. A whole number, 0 or more.",
+    "num_draft_tokens": (
+        "Draft tokens per step: {k}. 0 is plain decoding, auto follows acceptance rate and costs."
+        " At temperature 0 a busy server may draft fewer; the text is the same."
+    ),
+    "verify_strategy": "How draft tokens are judged: {rules}.",
+    "drafter": "What drafts: {drafters}. Empty for the default of these models.",
+    "draft_sampling": (
+        '"sampled" draws draft tokens from the draft model, "argmax" takes its most probable ones.'
+    ),
+    "tree": (
+        "Several candidates per position, as numbers of children by depth, such as 3x2x1, at most"
+        " {nodes} nodes in all. Empty for none."
+    ),
+    "stop": "Texts that end the generation; they are not part of the text. Up to 64.",
+    "top_k": "Keep only the k most probable tokens; -1 keeps all.",
+    "min_p": "Drop tokens below this fraction of the highest probability: 0 to 1.",
+    "repetition_penalty": "Above 1, tokens that occurred become less likely. Above 0; 1 is off.",
+    "guided": (
+        'The form that the text must have: "choice", "regex" or "json". Empty for any; the form'
+        " itself is guided_text."
+    ),
+    "guided_text": "One allowed text per line, a regular expression, or a JSON schema.",
+    "events": "Put all events of the run into the one answer, which then is not streamed.",
+}
+"""What each parameter is, in one line with its allowed values: Gradio reads a docstring line by
+line, and shows this to programs and language models."""
 
 
 class _Unwritten(BaseModel):
     """A list of events for a program, converted to JSON values only when the reader fetches it.
 
     Gradio walks through all values several times, and blocks the decoder's thread meanwhile.
-    This is a single value to Gradio, and an unread list costs nothing.
+    This is a single value to Gradio, and an unread list costs nothing. The last event of a list
+    with `text` gets this text.
     """
 
     events: Any  # `Weighed`; not to be validated
+    text: str | None = None
 
     @model_serializer
     def _values(self) -> list[dict[str, Any]]:
-        return [event.to_dict() for event in self.events.value]
+        values = [event.to_dict() for event in self.events.value]
+        if self.text is not None and values:
+            values[-1]["text"] = self.text
+        return values
 
 
 def add_api(catalog: Catalog) -> None:
@@ -46,46 +97,20 @@ def add_api(catalog: Catalog) -> None:
         drafter: str = _USUAL.drafter,
         draft_sampling: Literal["sampled", "argmax"] = "sampled",
         tree: str = "",
+        stop: list[str] | None = None,
+        top_k: int = _USUAL.top_k,
+        min_p: float = _USUAL.min_p,
+        repetition_penalty: float = _USUAL.repetition_penalty,
+        guided: Literal["", "choice", "regex", "json"] = "",
+        guided_text: str = "",
+        events: bool = False,
     ) -> AsyncGenerator[list[dict[str, Any]]]:
-        """Continue a prompt by speculative decoding.
-
-        Args:
-            prompt: The start of a text.
-            max_tokens: Stop after this many tokens.
-            temperature: 0 takes the most probable token.
-            top_p: Keep the most probable tokens up to this total probability.
-            seed: Same seed, same text.
-            num_draft_tokens: Draft tokens per step; 0 is plain decoding, "auto" adapts to
-                acceptance rate and costs. At
-                temperature 0 it is the most: with many visitors, fewer may pay, and the text is
-                    the same.
-            verify_strategy: speculative_sampling, greedy_match, block_verification or
-                typical_acceptance.
-            drafter: For example model or prompt_lookup; empty for the default.
-            draft_sampling: Draft tokens are "sampled" from the draft model's distribution, or
-                its "argmax".
-            tree: Several candidates per position, such as 4x2x1: the children of a node by
-                depth; empty for none.
-
-        Yields:
-            The new events as a list; all lists joined are the trace.
-        """
-        values = {
-            "prompt": prompt,
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "top_p": top_p,
-            "seed": seed,
-            "num_draft_tokens": num_draft_tokens,
-            "verify_strategy": verify_strategy,
-            "drafter": drafter,
-            "draft_sampling": draft_sampling,
-            "tree": tree,
-        }
+        values = {name: value for name, value in locals().items() if name in PARAMETERS}
         async with aclosing(_lists(catalog, values)) as lists:
-            async for events in lists:
-                yield events
+            async for new in lists:
+                yield new
 
+    generate.__doc__ = _description(catalog)
     api(
         generate,
         api_name="generate",
@@ -94,21 +119,61 @@ def add_api(catalog: Catalog) -> None:
     )
 
 
+def _description(catalog: Catalog) -> str:
+    """The endpoint's docstring as Gradio parses it, with one line per parameter."""
+    limits = {
+        "max_tokens": catalog.max_tokens,
+        "k": RANGES["num_draft_tokens"],
+        "nodes": MAX_NODES,
+    }
+    names = {"rules": ", ".join(VERIFIERS), "drafters": ", ".join(DRAFTERS)}
+    lines = [f"{name}: {text.format(**limits, **names)}" for name, text in PARAMETERS.items()]
+    return "\n".join([ABOUT, "", "Args:", *lines, "", "Returns:", ANSWER])
+
+
 async def _lists(catalog: Catalog, values: dict[str, Any]) -> AsyncGenerator[Any]:
-    """The run's new events, list by list. The run ends when the program stops reading."""
+    """The run's new events, list by list; the last list is the `finished` event with the text.
+    The run ends when the program stops reading."""
     if values["num_draft_tokens"] == "auto":
         values = values | {"auto": True, "num_draft_tokens": _USUAL.num_draft_tokens}
+    at_once, stop = values.pop("events"), values.pop("stop")
     run = Run(keeps=False)
+    answer = _Answer()
     try:
-        settings = checked(values)
-        request = settings.request(shrink_in_batch=True)
+        run.settings = settings = checked(values)
+        catalog.check_limits(settings.window, settings.max_tokens)
+        request = await request_of(settings)
+        request = replace(request, params=replace(request.params, stop=stop))
         run.start(partial(catalog.start, settings.pair, request, reader=run.reader()))
         async for _, events in run.batches(SECONDS_PER_LIST):
-            if events:
-                yield _Unwritten(events=Weighed(events, run.weight_of(events)))
+            answer.add(events)
+            if run.size > VISITOR_BYTES and at_once:
+                run.end(TOO_LARGE)
+            elif not at_once and (new := answer.take()):
+                yield _Unwritten(events=Weighed(new, run.weight_of(new)))
         if run.error is not None:
             raise run.error
+        last = answer.take(last=True)
+        yield _Unwritten(events=Weighed(last, run.weight_of(last)), text=answer.text)
     except ValueError as error:
         raise gr.Error(str(error), print_exception=False) from None
     finally:
         run.cancel.set()
+
+
+class _Answer:
+    """The events that are not yet given away, and the text of all."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._events: list[Event] = []
+
+    def add(self, events: list[Event]) -> None:
+        self._events += events
+        self.text += "".join(event.text or "" for event in events if event.kind in OUTPUT_KINDS)
+
+    def take(self, *, last: bool = False) -> list[Event]:
+        """The new events; before the last time, without `finished`."""
+        taken = [event for event in self._events if last or event.kind != EventKind.FINISHED]
+        self._events = self._events[len(taken) :]
+        return taken

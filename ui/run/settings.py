@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, FiniteFloat, ValidationError
@@ -58,6 +58,11 @@ class Settings:
     chat: bool = True
     pair: Text = ""
 
+    @property
+    def window(self) -> int | Literal["auto"]:
+        """Draft tokens per step, as in the library."""
+        return "auto" if self.auto else self.num_draft_tokens
+
     def params(self) -> SamplingParams:
         """The library's parameters; a ValueError names the field that is out of range."""
         same = {name: getattr(self, name) for name in ALIKE}
@@ -76,7 +81,7 @@ class Settings:
         return Request(
             self.prompt,
             self.params(),
-            num_draft_tokens="auto" if self.auto else self.num_draft_tokens,
+            num_draft_tokens=self.window,
             verify_strategy=self.verify_strategy,
             drafter=self.drafter or None,
             draft_sampling=cast(DraftSampling, self.draft_sampling),
@@ -164,7 +169,7 @@ def guide(kind: str, text: str) -> dict[str, Any] | None:
         raise ValueError(f"guided must be one of {', '.join(TITLES)}, got {kind!r:.80}")
     if not text.strip():
         raise ValueError(
-            f"“Guide” is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there"
+            f"guided_text is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there"
         )
     if kind == "choice":
         return {"choice": [line.replace("\\n", "\n") for line in text.split("\n") if line.strip()]}

@@ -185,15 +185,17 @@ def _file_functions(runs: Runs) -> list[Callable[..., Any]]:
         return ""
 
     def drawing(request: object) -> str:
-        """One step in the page's colours: `[run id, step, layout]` → SVG; empty if there is no
-        such step."""
+        """A finished step in the page's colours: `[run id, how many before it, layout]` → SVG;
+        empty if there is no such step."""
         match request:
-            case [run_id, int(step), str(layout)] if layout in LAYOUTS and (
+            case [run_id, int(place), str(layout)] if layout in LAYOUTS and (
                 run := runs.get(run_id)
             ):
+                steps = [event for event in run.events if event.kind == EventKind.STEP]
                 with suppress(ValueError):
-                    row = run.events[0].row
-                    return step_svg(run.events, step, row, layout=layout, paint=variable)
+                    for step in steps[max(0, place) :][:1]:
+                        number, row = step.step or 0, step.row
+                        return step_svg(run.events, number, row, layout=layout, paint=variable)
         return ""
 
     return [file, drawing]

@@ -169,6 +169,7 @@ class Workbench:
         if it could not start."""
         try:
             settings = read()
+            self._catalog.check_limits(settings.window, settings.max_tokens)
             wanted = await request_of(settings)
             begin = partial(self._catalog.start, settings.pair, wanted)
             queue = self._catalog.queue(settings.pair)

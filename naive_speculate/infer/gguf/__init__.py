@@ -1,1 +1,1 @@
-"""Models in GGUF files, computed by llama.cpp through llama-cpp-python."""
+"""Models in GGUF files, read without llama.cpp and computed by the executors of other models."""

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+BY_LLAMA_CPP = "llama.cpp's own programs run it, this decoder does not"
+"""The way for a file that neither we nor transformers read."""
+
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _NUMBERS = {

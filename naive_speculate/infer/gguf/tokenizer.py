@@ -5,17 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import BatchEncoding, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from naive_speculate.infer.gguf.library import ModelFile, llama_cpp
-from naive_speculate.infer.gguf.metadata import read_metadata
+from naive_speculate.infer.files import one_line
+from naive_speculate.infer.gguf.metadata import BY_LLAMA_CPP, read_metadata
 
-_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = (
-    2,
-    3,
-    4,
-    5,
-)  # kinds of tokens, with the format's numbers
+_CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5  # kinds of tokens, with the format's numbers
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
@@ -39,49 +34,25 @@ _WITH_BOS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
 pieces that are tokens."""
 
 
-class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignore]
-    """llama.cpp encodes texts, since it has every pre-tokenizer; the fast backend decodes.
-    `path`: the file. Raises `ValueError` if it is not a GGUF file, its tokenizer has no fast
-    backend, or llama-cpp-python is missing."""
-
-    def __init__(self, path: str | Path) -> None:
-        metadata = read_metadata(path)
-        self._header = ModelFile(path, vocab_only=True)
-        ends = {name: self._header.special_token(name) for name in ("bos", "eos")}
-        super().__init__(**_options(metadata, _backend(metadata), ends))
-
-    def __call__(
-        self, text: Any = None, *arguments: Any, add_special_tokens: bool = True, **options: Any
-    ) -> BatchEncoding:
-        """Token ids of a text, with a beginning-of-sequence token if the file requires one."""
-        if not isinstance(text, str):
-            return super().__call__(
-                text, *arguments, add_special_tokens=add_special_tokens, **options
-            )
-        library, data = llama_cpp(), text.encode("utf-8", errors="replace")
-        room = len(data) + 8
-        tokens = (library.llama_token * room)()
-        count = library.llama_tokenize(
-            self._header.vocabulary, data, len(data), tokens, room, add_special_tokens, True
-        )
-        return BatchEncoding({"input_ids": tokens[:count]})
-
-
-def plain_tokenizer(path: str | Path) -> Any:
-    """The tokenizer without llama.cpp: byte-level BPE from the file's tokens and merges, other
-    kinds by transformers. Raises `ValueError` if it is not a GGUF file, or its tokenizer is not
+def gguf_tokenizer(path: str | Path) -> Any:
+    """The tokenizer: byte-level BPE from the file's tokens and merges, other kinds by
+    transformers. Raises `ValueError` if it is not a GGUF file, or its tokenizer is not
     supported."""
     metadata = read_metadata(path)
     if metadata.get("tokenizer.ggml.model") != "gpt2":
         from transformers import AutoTokenizer  # slow to import
 
-        return AutoTokenizer.from_pretrained(str(Path(path).parent), gguf_file=Path(path).name)
+        file = Path(path)
+        try:
+            return AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+        except Exception as error:  # of any kind, such as for an architecture
+            said = one_line(error).rstrip(".")
+            raise ValueError(
+                f"transformers does not read its tokenizer ({said}); {BY_LLAMA_CPP}"
+            ) from None
     pre = metadata.get("tokenizer.ggml.pre")
     if pre not in _SPLITS:
-        raise ValueError(
-            f"its pre-tokenizer {pre!r:.40} is supported by llama.cpp only: pip install"
-            " '.[gguf]' in the repository"
-        )
+        raise ValueError(f"its pre-tokenizer {pre!r:.40} is not supported; {BY_LLAMA_CPP}")
     backend, split = _backend(metadata, ignore_merges=pre in _WITH_BOS), _SPLITS[pre]
     if split:
         parts = [
@@ -128,36 +99,18 @@ def _options(
     }
 
 
-def _backend(metadata: Mapping[str, Any], ignore_merges: bool = False) -> Tokenizer:
-    """A fast tokenizer with the file's tokens; a `ValueError` if its kind is not supported."""
-    kind, pieces = metadata.get("tokenizer.ggml.model"), metadata["tokenizer.ggml.tokens"]
+def _backend(metadata: Mapping[str, Any], ignore_merges: bool) -> Tokenizer:
+    """A fast tokenizer with the file's tokens and merges."""
+    pieces = metadata["tokenizer.ggml.tokens"]
     kinds = metadata.get("tokenizer.ggml.token_type") or [0] * len(pieces)
     vocabulary = {
         piece: token
         for token, piece in reversed(list(enumerate(pieces)))
         if kinds[token] != _UNUSED
     }
-    if kind == "gpt2":
-        pairs = [pair.partition(" ")[::2] for pair in metadata.get("tokenizer.ggml.merges", [])]
-        merges = [pair for pair in pairs if vocabulary.keys() >= {*pair, "".join(pair)}]
-        tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=ignore_merges))
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        return tokenizer
-    if kind in ("llama", "t5"):
-        scores = metadata.get("tokenizer.ggml.scores") or [0.0] * len(pieces)
-        unknown = next((token for token, kind in enumerate(kinds) if kind == _UNKNOWN), None)
-        tokenizer = Tokenizer(
-            models.Unigram(list(zip(pieces, scores, strict=True)), unknown, byte_fallback=True)
-        )
-        prefixed = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
-            prepend_scheme="first" if prefixed else "never", split=False
-        )
-        steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-        tokenizer.decoder = decoders.Sequence(
-            [*steps, decoders.Strip(" ", 1, 0)] if prefixed else steps
-        )
-        return tokenizer
-    known = "byte-level BPE ('gpt2') and SentencePiece ('llama', 't5') are supported"
-    raise ValueError(f"its tokenizer is of kind {kind!r}; {known}")
+    pairs = [pair.partition(" ")[::2] for pair in metadata.get("tokenizer.ggml.merges", [])]
+    merges = [pair for pair in pairs if vocabulary.keys() >= {*pair, "".join(pair)}]
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=ignore_merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer

@@ -1,4 +1,4 @@
-"""Reads models from GGUF files without llama.cpp: dequantised, for our own executors.
+"""Reads models from GGUF files: dequantised, for our own executors.
 
 The Llama family is read here. transformers reads other families, but drops llama.cpp's scaling
 of rotary positions.
@@ -50,8 +50,8 @@ def read_gguf_llama(
         return None
     if metadata.get("split.count", 1) > 1:
         raise ValueError(
-            "it is one of several parts, which only llama.cpp reads: pip install"
-            " '.[gguf]' in the repository"
+            "it is one of several parts; llama.cpp's `llama-gguf-split --merge` makes one file of"
+            " them"
         )
     try:
         config = _config(metadata, tensors)

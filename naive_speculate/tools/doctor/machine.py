@@ -30,7 +30,9 @@ def measured() -> dict[str, Any]:
     from naive_speculate.infer.load import WEIGHTS  # slow to import
 
     if not is_installed("onnxruntime", "0"):
-        raise ValueError("--this-machine needs ONNX Runtime: pip install 'naive-speculate[onnx]'")
+        raise ValueError(
+            "--this-machine needs ONNX Runtime: pip install '.[onnx]' in the repository"
+        )
     name, pairs = _pairs()
     times: dict[str, dict[int, float]] = {form: {} for form in pairs}
     for count in _COUNTS:

@@ -1,4 +1,4 @@
-"""Files that are refused before llama.cpp is needed."""
+"""The header of a file, and files that are refused by it."""
 
 import struct
 

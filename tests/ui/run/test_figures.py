@@ -13,7 +13,7 @@ from ui.run.figures import MOST_DRAFTS, MOST_SECONDS, Figures
 
 
 def by_step(trace: Trace) -> list[tuple[int, dict]]:
-    """Each step's event number and figures, fetched in the order of a resync: the last first."""
+    """Each step's event number and figures, requested from the last step to the first."""
     figures = Figures()
     numbers = [n for n, event in enumerate(trace) if event.kind == EventKind.STEP]
     return [(number, figures.of(trace.events, number)) for number in reversed(numbers)][::-1]

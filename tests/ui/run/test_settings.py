@@ -91,7 +91,7 @@ def test_a_link_that_makes_no_sense_is_refused_by_name(name, value):
         ({"guided": "regex", "guided_text": "a{100000}"}, "may demand 10000"),
         (
             {"guided": "choice", "guided_text": "\n \n"},
-            "“Guide” is empty: write one of these texts there",
+            "guided_text is empty: write one of these texts there",
         ),
         (
             {"guided": "poem", "guided_text": "x"},

@@ -72,7 +72,7 @@ def test_the_browser_gets_what_it_missed_and_odd_questions_get_an_empty_answer()
     assert trace(mine.id) == mine.trace.to_jsonl()
     for odd in ([0, 3], [2, 2], [-1, 3], [1, 10**9], ["1", 3], [1.0, 3]):
         assert explain([mine.id, *odd]) == ""
-    for odd in ([9, "large"], [0, "huge"], [None, "large"], [0, 3], [0]):
+    for odd in ([9, "large"], [10**30, "large"], [0, "huge"], [None, "large"], [0, 3], [0]):
         assert drawing([mine.id, *odd]) == ""
     assert resync([mine.id, -5]) == resync([mine.id, "3"]) == ""
     assert json.loads(resync([mine.id, 10**9]))["events"] == []
@@ -89,6 +89,16 @@ def test_the_page_gets_a_step_in_its_own_colours_and_in_the_layout_that_it_asks_
         _, _, width, _ = ElementTree.fromstring(svg).get("viewBox").split()
         fits = float(width) == LAYOUTS[layout].width
         assert fits or step == 1, "more columns than fit widen the drawing"
+
+
+def test_a_step_is_found_by_its_place_whatever_its_number_and_is_never_wider_than_a_window_can_be():
+    trace = run([(3, 1), (200, 200)])
+    for event in trace:
+        event.step = None if event.step is None else event.step + 7
+    runs, mine = kept(trace)
+    *_, drawing = _server_functions(runs)
+    assert "<title>Step 8</title>" in drawing([mine.id, 0, "large"])
+    assert drawing([mine.id, 1, "large"]).count('data-part="draft"') == 64
 
 
 def test_a_batch_holds_the_events_where_they_begin_and_whether_they_are_the_last():
