@@ -7,25 +7,25 @@
 First every prompt is decoded with "auto" and with k = 1 … 8 in alternating order, so that other
 programs slow all equally. That finds the best fixed window, but the fastest of eight is also
 lucky. So "auto" and that window are compared in separate runs with other seeds: --pairs of them,
-and up to --most-pairs while the standard error (by bootstrap) exceeds 2%, since sampled runs
-differ in their texts. Ratios are medians over pairs of runs, of tokens per second. The table is
-printed last, and saved in `auto.txt` in this folder.
+and up to --most-pairs while the 95% interval reaches further than 4% from the ratio, since sampled
+runs differ in their texts. Ratios, of tokens per second, are geometric means over pairs of runs
+(`naive_speculate.ratio`). The table is printed last, and saved in `auto.txt` in this folder.
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from statistics import median
 
-import numpy as np
 from rich.table import Column, Table
 
 from benchmarks.tables import numbers, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.arguments import print_for_people
 from naive_speculate.infer.threads import leave_cores_to
+from naive_speculate.ratio import logs_of, ratio_of
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.tools.bench.measure import our_way
 from ui.host.measuring import machine_name
@@ -33,7 +33,7 @@ from ui.host.measuring import machine_name
 WINDOWS = range(1, 9)
 OUT = Path(__file__).with_suffix(".txt")
 WIDTH = 140
-PRECISION = 0.02
+PRECISION = 0.04  # of half the 95% interval
 STORIES = (  # several of each kind, since a single text may suit some window by chance
     "Once upon a time there was a king who had three sons, and",
     "The old woman looked out of the window and saw",
@@ -85,17 +85,15 @@ def measure(
     ways = {window: our_way(decoder, window, params, drafter) for window in windows}
 
     def ratios(windows: Sequence[int], turns: range) -> dict[int, list[float]]:
-        """For each window the speeds of "auto" ÷ its own; a turn is a prompt and a seed."""
+        """For each window the logarithms of the speeds of "auto" ÷ its own; a turn is a prompt
+        and a seed."""
         speeds: dict[int | str, list[float]] = {"auto": []} | {window: [] for window in windows}
         for turn in turns:
             number, at = divmod(turn, len(prompts))
             # The order alternates between turns, and for each prompt between its turns.
             for window in speeds if (turn + number) % 2 == 0 else reversed(speeds):
                 speeds[window].append(ways[window].decode(prompts[at], turn).speed)
-        return {
-            window: [a / b for a, b in zip(speeds["auto"], speeds[window], strict=True)]
-            for window in windows
-        }
+        return {window: logs_of(speeds["auto"], speeds[window]) for window in windows}
 
     ratios(WINDOWS, range(1))  # warm-up
     scouted = ratios(WINDOWS, range(options.scouts))
@@ -108,9 +106,9 @@ def measure(
         )
         compared += ratios([best], range(turn, turn + more))[best]
     found = (
-        *(median(scouted[window]) for window in WINDOWS),
+        *(ratio_of(scouted[window]).mean for window in WINDOWS),
         best,
-        median(compared),
+        ratio_of(compared).mean,
         error(compared),
         len(compared),
     )
@@ -121,10 +119,10 @@ def measure(
     ]
 
 
-def error(ratios: Sequence[float]) -> float:
-    """The standard error of the median."""
-    drawn = np.random.default_rng(0).choice(ratios, (1000, len(ratios)))
-    return float(np.median(drawn, axis=1).std())
+def error(logs: Sequence[float]) -> float:
+    """How far the 95% interval reaches above the ratio, relative to it."""
+    ratio, _, high = ratio_of(logs, least=2)
+    return (high or math.inf) / ratio - 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -148,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--most-pairs",
         type=int,
         default=96,
-        help="while the error is over 2%% (default %(default)s)",
+        help="while the interval reaches over 4%% (default %(default)s)",
     )
     parser.add_argument("--new-tokens", type=int, default=96)
     parser.add_argument(
@@ -167,8 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         Column("drafter", no_wrap=True),
         *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best", "±", "pairs"),
         title=(
-            f"“auto” ÷ a fixed window, speeds: medians of {options.scouts} pairs of runs; ÷ best:"
-            " of others, see right"
+            f"“auto” ÷ a fixed window, speeds: geometric means of {options.scouts} pairs of runs;"
+            " ÷ best: of others, see right"
         ),
         caption=f"{machine_name('cpu')}, {date.today():%d %B %Y}",
     )

@@ -4,8 +4,9 @@ weights, questions and number of threads.
     python -m benchmarks.llamacpp SUITE [--limit N] [--new-tokens N] [--threads N] [--out FILE]
 
 Every question is decoded every way, greedy and past end tokens, in alternating order, after one
-warm-up. llama.cpp reads the file in Q4_1, and its values rounded to Q8_0, for which the file in
-Q4_1 is the draft model. The best way with drafts of each group is bold.
+warm-up; ratios are geometric means of the questions' own. llama.cpp reads the file in Q4_1, and
+its values rounded to Q8_0, for which the file in Q4_1 is the draft model. The best way with drafts
+of each group is bold.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from benchmarks.tables import numbers, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.known import KNOWN
+from naive_speculate.ratio import logs_of, ratio_of
 from naive_speculate.tools.bench.measure import Way, our_way
 from naive_speculate.tools.bench.suite import encode, read_suite
 from ui.host.measuring import machine_name
@@ -62,16 +64,17 @@ def run(options: argparse.Namespace, folder: Path) -> Table:
             rates[name].append(ways[name](prompt))
     table = Table(
         Column(no_wrap=True),
-        *numbers("tokens/s", "from", "to", "÷ plain"),
+        *numbers("tokens/s", "from", "to", "÷ plain", "95%"),
         title=f"{len(prompts)} questions of {options.new_tokens} tokens, the prompt left out",
         caption=f"{machine_name('cpu')}, {options.threads} threads, {date.today():%d %B %Y}",
     )
     for name, (_, *found) in rates.items():
         plain, *drafted = (other for other in rates if other.split(",")[0] == name.split(",")[0])
         best = max(drafted, key=lambda other: median(rates[other][1:]))
-        ratio = median(a / b for a, b in zip(found, rates[plain][1:], strict=True))
+        ratio, low, high = ratio_of(logs_of(found, rates[plain][1:]))
         row = [f"{number:.0f}" for number in (median(found), min(found), max(found))]
-        table.add_row(name, *row, f"{ratio:.2f}", style="bold" if best == name else None)
+        row += [f"{ratio:.2f}", f"{low:.2f}–{high:.2f}" if low and high else "–"]
+        table.add_row(name, *row, style="bold" if best == name else None)
     return table
 
 

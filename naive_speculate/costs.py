@@ -5,9 +5,10 @@ import json
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from naive_speculate.theory import all_accepted, expected_by_window, speedups, step_costs
 
 _TURNS, _PLAIN_TURN, _DRAFT_TURN = 32, 1, 17
 _TRUST, _PRIOR_ACCEPTANCE, _MEMORY = 8.0, 0.5, 0.99  # of the acceptance rate
@@ -31,6 +32,10 @@ class CostTable:
         first = min(1, last - 1)  # the first draft token costs more, since it includes the call
         slope = max(0.0, (self.verify[last] - self.verify[first]) / (last - first)) if last else 0.0
         return self.verify[last] + slope * (num_draft_tokens - last)
+
+    def step_costs(self, most: int) -> list[float]:
+        """Costs of a step with 0, 1, 2 … `most` draft tokens."""
+        return step_costs(self.draft, map(self.verify_cost, range(most + 1)))
 
     def to_dict(self) -> dict[str, Any]:
         """The costs as plain JSON values."""
@@ -110,10 +115,9 @@ class LearnedCosts:
         turn = self._steps[num_rows.bit_length()] % _TURNS
         if turn in (_PLAIN_TURN, _DRAFT_TURN):
             return 0 if turn == _PLAIN_TURN else min(most, 2)
-        costs, share = self.table(num_rows), self._kept / self._seen
-        tokens = list(accumulate(share**count for count in range(most + 1)))
-        step = [costs.verify_cost(count) + costs.draft * count for count in range(most + 1)]
-        return max(range(most + 1), key=lambda count: tokens[count] / step[count])
+        tokens = expected_by_window(all_accepted(self._kept / self._seen, most))
+        speeds = speedups(tokens, self.table(num_rows).step_costs(most))
+        return max(range(most + 1), key=speeds.__getitem__)
 
     def table(self, num_rows: int = 1) -> CostTable:
         """The costs in a batch of so many rows; the prior before anything was learned."""

@@ -4,10 +4,16 @@
 is accepted ÷ (accepted + rejected). Costs are in target forwards over one token. The paper
 assumes a cost of 1 for verifying k + 1 tokens; here it can be measured, since the speedup
 depends strongly on it.
+
+The model is `speedups`: expected tokens ÷ cost for every window. The windows "auto" and of batches
+(`costs`, `speculate.window`), the doctor and the page (`speedup`) evaluate it with what they know
+of acceptance and costs.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, repeat
+from operator import mul
 
 
 def expected_tokens(alpha: float, k: int) -> float:
@@ -15,7 +21,29 @@ def expected_tokens(alpha: float, k: int) -> float:
     - α), equation 1, where α is the probability that a draft token is accepted. Raises
     `ValueError` if an argument is out of range."""
     _check(alpha, k)
-    return sum(alpha**count for count in range(k + 1))  # which is right at α = 1 too
+    return expected_by_window(all_accepted(alpha, k))[-1]  # a sum: right at α = 1 too
+
+
+def all_accepted(alpha: float, most: int) -> Iterable[float]:
+    """The probabilities that the first 1, 2 … `most` draft tokens are all accepted: α, α² …"""
+    return accumulate(repeat(alpha, most), mul)
+
+
+def expected_by_window(reached: Iterable[float]) -> list[float]:
+    """Expected tokens of a step with 0, 1, 2 … draft tokens, the target's own included;
+    `reached` are the probabilities that the first 1, 2 … are all accepted."""
+    return list(accumulate(reached, initial=1.0))
+
+
+def step_costs(draft_cost: float, verify_costs: Iterable[float]) -> list[float]:
+    """Costs of a step with 0, 1, 2 … draft tokens, from those of verifying as many. Copied drafts
+    have a cost of 0."""
+    return [k * draft_cost + verify_cost for k, verify_cost in enumerate(verify_costs)]
+
+
+def speedups(tokens: Sequence[float], costs: Sequence[float]) -> list[float]:
+    """The expected tokens per time of a step with 0, 1, 2 … draft tokens: tokens ÷ cost."""
+    return [of_window / cost for of_window, cost in zip(tokens, costs, strict=True)]
 
 
 def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:
@@ -62,6 +90,13 @@ def break_even_alpha(k: int, draft_cost: float, verify_cost: float = 1.0) -> flo
     never are. Costs and errors as for `speedup`."""
     cost = step_cost(k, draft_cost, verify_cost)
     return None if k + 1 < cost else alpha_for(cost, lambda alpha: expected_tokens(alpha, k))
+
+
+def break_even_draft_cost(tokens: float, k: int, verify_cost: float = 1.0) -> float | None:
+    """The draft cost below which k ≥ 1 draft tokens with these expected tokens per step are faster
+    than plain decoding; None if they never are."""
+    cost = (tokens - verify_cost) / k
+    return cost if cost > 0 else None
 
 
 def alpha_for(tokens: float, expected: Callable[[float], float]) -> float:

@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from naive_speculate.costs import CostTable
 from naive_speculate.theory import (
+    all_accepted,
     break_even_alpha,
+    break_even_draft_cost,
+    expected_by_window,
     expected_tokens,
     pass_seconds,
     speedup,
+    speedups,
     step_cost,
 )
 
@@ -51,6 +56,25 @@ def test_theorem_3_8_is_the_case_of_a_free_wider_verification(alpha, k, draft_co
         expected_tokens(alpha, k) / (k * draft_cost + 1)
     )
     assert speedup(alpha, k, draft_cost, 1.5) < speedup(alpha, k, draft_cost)
+
+
+@given(alpha=ALPHAS, draft_cost=st.floats(0.01, 1), growth=st.floats(0, 0.5))
+def test_every_window_of_a_table_has_the_speedup_of_its_costs(alpha, draft_cost, growth):
+    table = CostTable(draft_cost, (1.0, 1.0 + growth, 1.0 + 2 * growth))
+    found = speedups(expected_by_window(all_accepted(alpha, 6)), table.step_costs(6))
+    assert found == pytest.approx(
+        [speedup(alpha, k, draft_cost, table.verify_cost(k)) for k in range(7)]
+    )
+
+
+@given(alpha=ALPHAS, k=st.integers(1, 16), verify_cost=st.floats(0.2, 6))
+def test_at_the_break_even_draft_cost_drafting_is_as_fast_as_plain_decoding(alpha, k, verify_cost):
+    tokens = expected_tokens(alpha, k)
+    cost = break_even_draft_cost(tokens, k, verify_cost)
+    if cost is None:
+        assert tokens <= verify_cost
+    else:
+        assert speedup(alpha, k, cost, verify_cost) == pytest.approx(1)
 
 
 def test_drafting_pays_only_where_alpha_is_above_its_cost_and_a_pass_takes_as_long_as_reading_or_multiplying():

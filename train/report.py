@@ -19,7 +19,7 @@ def report(
     target: str, kind: str, folder: Path, held_out: Sequence[list[int]], device: str
 ) -> None:
     """Decode held-out prompts without and with the drafter, alternating, and print a table;
-    speeds are medians."""
+    speeds are medians, their ratios geometric means."""
     pair = load_pair(
         target, *((folder, None) if kind == "model" else (None, folder)), device=device
     )

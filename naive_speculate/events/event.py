@@ -97,8 +97,8 @@ class MeasuredSpeedup:
     Costs are in target passes over one token.
     """
 
-    # value, low, high: plain seconds per token ÷ seconds per token with drafts, and its 90%
-    # bootstrap interval
+    # value, low, high: plain seconds per token ÷ seconds per token with drafts, and its 95%
+    # interval (in older traces a 90% bootstrap interval)
     value: _Cost
     low: _Cost
     high: _Cost

@@ -1,23 +1,23 @@
 """Speedup from traces of the same prompt and settings, decoded alternately: plain, with drafts,
 plain, …
 
-The first step of a run processes the prompt and is left out. Each step counts with the median
-time of the run's steps with the same number of draft tokens, which reduces disturbance by other
-programs. The interval is found by bootstrap over steps and adjacent plain runs.
+The first step of a run processes the prompt and is left out. Each step counts with its time
+without disturbance by other programs (`ratio.typical`). The speedup is the ratio of the runs' mean
+rates. Its interval has the width of `ratio.ratio_of`: the pairs are stretches of a drafted run and
+the same stretches of the plain runs before and after it (batch means: stretches of several steps
+are nearly independent).
 """
 
-import random
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean
 
 from naive_speculate.events.event import Event, EventKind, MeasuredSpeedup
+from naive_speculate.ratio import LEAST, Estimate, logs_of, ratio_of, typical
 
-LEAST_STEPS = 4  # least steps after the first of a run that is timed
-_DRAWS = 300
-_RANGE = 0.9
+LEAST_STEPS = LEAST  # least steps after the first of a run that is timed
+_STRETCHES = 8  # most parts of a run that are compared; more of them hold too few steps each
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,16 @@ def compare(
         return None
     plain_seconds = fmean(map(_seconds_per_token, slow))
     seconds = fmean(map(_seconds_per_token, fast))
-    value = plain_seconds / seconds
-    draws = sorted(_draw(slow, fast, random.Random(number)) for number in range(_DRAWS))
-    edge = round((1 - _RANGE) / 2 * _DRAWS)
+    speedup = _with_interval(plain_seconds / seconds, slow, fast)
     steps = [one for run in fast for one in run]
     drafts = fmean(one.drafts for one in steps)
     one_pass = fmean(_typical(run, lambda one: one.verify_seconds) for run in slow)
     drafting = fmean(_typical(run, lambda one: one.draft_seconds) for run in fast)
     checking = fmean(_typical(run, lambda one: one.verify_seconds) for run in fast)
     return MeasuredSpeedup(
-        value=value,
-        low=min(value, draws[edge]),
-        high=max(value, draws[-1 - edge]),
+        value=speedup.mean,
+        low=speedup.low or speedup.mean,
+        high=speedup.high or speedup.mean,
         plain_rate=1 / plain_seconds,
         rate=1 / seconds,
         tokens_per_round=fmean(one.tokens for one in steps),
@@ -78,6 +76,26 @@ def plain_rates(plain: Sequence[Iterable[Event]]) -> list[float]:
     return [1 / max(_seconds_per_token(run), 1e-9) for run in runs]
 
 
+def step_seconds(events: Iterable[Event]) -> float | None:
+    """Mean time of a step without disturbance; None if no step was timed."""
+    times = [
+        (event.num_draft or 0, event.total_seconds)
+        for event in events
+        if event.kind == EventKind.STEP and event.total_seconds
+    ]
+    return fmean(typical(times)) if times else None
+
+
+def draft_seconds(events: Iterable[Event]) -> float:
+    """Mean time to draft one token, without disturbance; 0 if nothing was drafted."""
+    times = [
+        (event.num_draft, event.draft_seconds / event.num_draft)
+        for event in events
+        if event.kind == EventKind.STEP and event.draft_seconds and event.num_draft
+    ]
+    return fmean(typical(times)) if times else 0.0
+
+
 def _steps(trace: Iterable[Event]) -> list[_Step]:
     """The steps after the first, each timed from the end of the previous one."""
     events = [event for event in trace if event.kind == EventKind.STEP]
@@ -94,24 +112,29 @@ def _steps(trace: Iterable[Event]) -> list[_Step]:
 
 
 def _typical(steps: Sequence[_Step], what: Callable[[_Step], float]) -> float:
-    """The mean of a step's quantity, each replaced by the median of steps with the same number
-    of draft tokens."""
-    alike = defaultdict(list)
-    for one in steps:
-        alike[one.drafts].append(what(one))
-    return sum(len(found) * median(found) for found in alike.values()) / len(steps)
+    """The mean of a step's quantity, without disturbance."""
+    return fmean(typical([(one.drafts, what(one)) for one in steps]))
 
 
 def _seconds_per_token(steps: Sequence[_Step]) -> float:
     return _typical(steps, lambda one: one.seconds) / fmean(one.tokens for one in steps)
 
 
-def _draw(
-    slow: Sequence[Sequence[_Step]], fast: Sequence[Sequence[_Step]], source: random.Random
-) -> float:
-    """A bootstrap draw: steps drawn with replacement from a drafted run and an adjacent plain
-    run."""
-    at = source.randrange(len(fast))
-    adjacent = slow[at + source.randrange(2)]
-    some = [source.choices(run, k=len(run)) for run in (adjacent, fast[at])]
-    return _seconds_per_token(some[0]) / _seconds_per_token(some[1])
+def _with_interval(
+    value: float, slow: Sequence[Sequence[_Step]], fast: Sequence[Sequence[_Step]]
+) -> Estimate:
+    """The speedup with its interval. A drafted run's stretches are paired with those of the plain
+    runs before and after it in turn, so that a machine that grew slower widens the interval."""
+    count, logs = min(_STRETCHES, *map(len, (*slow, *fast))), list[float]()
+    for drafted, adjacent in zip(fast, pairwise(slow), strict=True):
+        plain = [_stretches(run, count) for run in adjacent]
+        in_turn = [plain[number % 2][number] for number in range(count)]
+        logs += logs_of(in_turn, _stretches(drafted, count))
+    mean, low, high = ratio_of(logs)
+    return Estimate(value, value * (low or mean) / mean, value * (high or mean) / mean)
+
+
+def _stretches(steps: Sequence[_Step], count: int) -> list[float]:
+    """Seconds per token of so many parts of a run, of equally many steps."""
+    edges = [len(steps) * number // count for number in range(count + 1)]
+    return [_seconds_per_token(steps[first:end]) for first, end in pairwise(edges)]

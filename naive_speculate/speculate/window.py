@@ -14,13 +14,12 @@ be lossless.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
-from itertools import pairwise
 from typing import Self
 
 from naive_speculate.costs import CostTable, LearnedCosts
+from naive_speculate.theory import all_accepted, expected_by_window, speedups
 
 MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
@@ -133,6 +132,7 @@ class AutoWindow(Window):
         self._any_kept, self._any_seen = trust * any_prior, trust
         self._steps_without_drafts = 0
         self._window: list[int] = []
+        self._tokens: list[float] = []
         self._reach = 1.0
         self._rate = 1.0
 
@@ -146,9 +146,9 @@ class AutoWindow(Window):
             self._use(
                 self._alone if self._alone and num_rows == 1 else self._learned.table(num_rows)
             )
-        self._rate = max(
-            tokens / cost for tokens, cost in self._ahead(1.0, 1.0, self.costs.verify_cost(0))
-        )
+        share = self._any_kept / self._any_seen
+        self._tokens = expected_by_window(all_accepted(share, MAX_AUTO_WINDOW))
+        self._rate = max(speedups(self._tokens, self._step_costs)[1:])
         if self._pays() or self._steps_without_drafts >= _PROBE_EVERY:
             self._steps_without_drafts = 0
             return most
@@ -171,22 +171,17 @@ class AutoWindow(Window):
 
     def _use(self, costs: CostTable) -> None:
         self.costs = costs = replace(costs, draft=0.0) if self._copies else costs
-        verify = [costs.verify_cost(count) for count in range(MAX_AUTO_WINDOW + 1)]
-        self._verify_one_more = [more - less for less, more in pairwise(verify)]
+        self._step_costs = costs.step_costs(MAX_AUTO_WINDOW)
 
     def _pays(self) -> bool:
         """Whether some number of further drafts gains more tokens than the same time gives at
         the run's best rate."""
-        return any(gain > self._rate * cost for gain, cost in self._ahead(self._reach, 0.0, 0.0))
-
-    def _ahead(self, reach: float, tokens: float, cost: float) -> Iterator[tuple[float, float]]:
-        """Expected tokens and costs with one more draft, two more …"""
-        share = self._any_kept / self._any_seen
-        for more in range(len(self._window) + 1, MAX_AUTO_WINDOW + 1):
-            reach *= share
-            tokens += reach
-            cost += self._verify_one_more[more - 1] + self.costs.draft
-            yield tokens, cost
+        drafted = len(self._window)
+        spent, costs = self._step_costs[drafted], self._step_costs[drafted + 1 :]
+        return any(
+            self._reach * (tokens - 1) > self._rate * (cost - spent)
+            for tokens, cost in zip(self._tokens[1:], costs, strict=False)
+        )
 
 
 class CopyOrAskWindow(Window):

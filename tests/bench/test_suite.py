@@ -14,11 +14,12 @@ from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.infer.threads import THREADS_VARIABLE
 from naive_speculate.pair import BUNDLED_PAIR
+from naive_speculate.ratio import logs_of, ratio_of
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
 from naive_speculate.theory import speedup
 from naive_speculate.tools.bench.command import main
-from naive_speculate.tools.bench.measure import Run, Way, interval, lines_of, prompt_seconds
+from naive_speculate.tools.bench.measure import Run, Way, lines_of, prompt_seconds
 from naive_speculate.tools.bench.suite import Question, answers_of, figures, read_suite, ways_of
 from tests.programs import refusal, run_program
 
@@ -97,19 +98,21 @@ def test_figures_follow_from_the_runs_by_category_and_overall():
     }  # fmt: skip
     assert expected.items() <= first.items()
     expected = {
-        "questions": 2, "over_plain": 3.0, "decoding_over_plain": 3.0, "decoding_interval": [2.0, 4.0], "same_as_plain": 0.5,
+        "questions": 2, "over_plain": pytest.approx(8**0.5), "decoding_over_plain": pytest.approx(8**0.5), "decoding_interval": None, "same_as_plain": 0.5,
         "marginal_acceptance": [0.75, 0.25], "conditional_acceptance": [0.75, pytest.approx(1 / 3)], "tokens_per_second": 4.0,
         "acceptance": 0.5, "alpha": pytest.approx(4 / 7), "step_ms": pytest.approx(10.0), "predicted": None,
     }  # fmt: skip
     assert {name: overall[name] for name in expected} == expected
     assert found["overall"]["none"]["over_plain"] == 1.0
+    many, _ = asked([[0], [1], [0], [1], [0]])
+    _, five = lines_of(many[0], many[2])
+    found = ratio_of(logs_of([4, 2, 4, 2, 4], [1] * 5))
+    assert (five.decoding_over_plain, *five.decoding_interval) == pytest.approx(found)
     assert figures(ways, questions, answers, 1.0)["overall"]["draft"]["same_as_plain"] is None
     plain, fast = lines_of(ways, answers, CostTable(0.1, (1.0, 1.1, 1.2)))
     assert plain.predicted is None
     assert fast.predicted == pytest.approx(speedup(4 / 7, 2, 0.1, 1.2))
-    assert fast.efficiency == pytest.approx(3.0 / speedup(4 / 7, 2, 0.1, 1.2))
-    low, high = interval([1.0, 1.2, 1.3, 1.4, 2.0]) or (0.0, 0.0)
-    assert 1.0 <= low <= 1.3 <= high <= 2.0
+    assert fast.efficiency == pytest.approx(8**0.5 / speedup(4 / 7, 2, 0.1, 1.2))
     metrics = Metrics(
         num_spec_steps=4, time_to_first_token=3.0, draft_seconds=1.0, verify_seconds=3.0
     )

@@ -45,7 +45,7 @@ SPEEDUP = "#stats .ns-tiles > div:nth-child(4)"
 FIGURE = r"^\d+\.\d\d× \(\d+\.\d\d to \d+\.\d\d\)$"
 COMPUTE = """async ([presets, speedup, moves]) => {
     const { changed, machinesOf, measuredHere, waterfall, advice, question } = await import("/waterfall.js");
-    const { breakdown, breakEven, expectedTokens } = await import("/theory.js");
+    const { breakdown, breakEven, checkOf, expectedTokens, gain } = await import("/theory.js");
     const here = measuredHere({ sums: { accepted: 9, judged: 12 }, speedup });
     const all = { ...machinesOf(presets), here };
     return {
@@ -53,7 +53,7 @@ COMPUTE = """async ([presets, speedup, moves]) => {
         advice: Object.fromEntries(Object.entries(all).map(([name, state]) => [name, advice(state)])),
         moved: waterfall(moves.reduce((state, [name, value]) => changed(state, name, value), all.laptop)),
         grid: [0, 0.3, 0.75, 1].flatMap((alpha) => [1, 4, 9].flatMap((k) => [[0.1, 1], [0.4, 2.5]].map(([c, check]) => [
-            expectedTokens(alpha, k), Object.values(breakdown(2.5, k, c, check)), breakEven(k, c, check)]))),
+            expectedTokens(alpha, k), Object.values(breakdown(2.5, k, c, check)), breakEven(k, c, check), gain(alpha, k, c, checkOf(k, check, k))]))),
         asked: [all.here, all.laptop].map(question),
         mean: [4, 4.5, 5].map((k) => expectedTokens(0.75, k)),
     };
@@ -93,10 +93,11 @@ def parts_of(
 
 def test_the_browser_computes_what_the_library_does(computed):
     cases = list(product([0, 0.3, 0.75, 1], [1, 4, 9], [(0.1, 1), (0.4, 2.5)]))
-    for (alpha, k, (draft_cost, check)), (tokens, parts, even) in zip(
+    for (alpha, k, (draft_cost, check)), (tokens, parts, even, gain) in zip(
         cases, computed["grid"], strict=True
     ):
         assert tokens == pytest.approx(expected_tokens(alpha, k))
+        assert gain == pytest.approx(speedup(alpha, k, draft_cost, check))
         assert parts == pytest.approx(parts_of(2.5, k, draft_cost, check))
         assert even == pytest.approx(break_even_alpha(k, draft_cost, check), abs=1e-6)
 

@@ -15,7 +15,8 @@ from queue import SimpleQueue
 from statistics import fmean
 
 from naive_speculate.events import Event, EventKind
-from ui.experiments.spread import LEVEL, Estimate, lies_above, ratio_of, step_seconds
+from naive_speculate.events.speedup import step_seconds
+from naive_speculate.ratio import LEVEL, Estimate, lies_above, ratio_of
 from ui.experiments.sweep import Progress, ks_in_words
 from ui.host.catalog import Catalog
 from ui.host.zero import zero_gpu

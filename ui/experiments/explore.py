@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import gradio as gr
 from gradio.components import Component
 
+from naive_speculate.ratio import LEAST
 from ui.assets import calling, render
 from ui.charts.figures import Figure, build_plot
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
 from ui.experiments.maps import acceptance_map, batch_map, speedup_curve, speedup_map
-from ui.experiments.spread import LEAST
 from ui.experiments.sweep import (
     KS,
     TEMPERATURES,

@@ -6,6 +6,7 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
+from naive_speculate.ratio import Estimate
 from naive_speculate.theory import speedup
 from ui.charts.figures import (
     DRAFT,
@@ -19,7 +20,6 @@ from ui.charts.figures import (
     nice_ceiling,
 )
 from ui.experiments.batches import BatchSample, batch_speedups, where_it_pays
-from ui.experiments.spread import Estimate
 from ui.experiments.sweep import Cell, Sample, cells, finding
 from ui.labels import percent
 

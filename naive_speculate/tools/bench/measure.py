@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import GenerationConfig
 
@@ -18,12 +17,12 @@ from naive_speculate.costs import CostTable
 from naive_speculate.events import Event
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.infer.protocols import BatchLanguageModel
+from naive_speculate.ratio import Estimate, logs_of, ratio_of
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.theory import speedup
 
 _DRAFTS_IN_A_ROW, _REPEATS = 4, 25
-_DRAWS = 1000  # of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,6 @@ class Line:
         self, way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTable | None = None
     ) -> None:
         pairs = list(zip(runs, plain, strict=True))
-        ratios = [run.decoding_speed / other.decoding_speed for run, other in pairs]
         steps = [summarize(run.events) for run in runs if run.events]
         whole, k = summarize(event for run in runs for event in run.events), way.num_draft_tokens
         self.name, self.num_draft_tokens, self.ours = way.name, k, way.ours
@@ -198,11 +196,11 @@ class Line:
         self.tokens_per_second = median(
             run.speed for run in runs
         )  # median over the prompts, prompt processing included
-        # Speed relative to this decoder's plain decoding, median over the prompts; the same after
-        # the prompt; its 95% interval.
-        self.over_plain = median(run.speed / other.speed for run, other in pairs)
-        self.decoding_over_plain = median(ratios)
-        self.decoding_interval = None if runs is plain else interval(ratios)
+        # Speed relative to this decoder's plain decoding, over the prompts (see `ratio_of`); the
+        # same after the prompt; its 95% interval.
+        self.over_plain = _over(runs, plain, "speed").mean
+        self.decoding_over_plain, *ends = _over(runs, plain, "decoding_speed")
+        self.decoding_interval = None if runs is plain or None in ends else ends
         self.tokens_per_step = sum(len(run.token_ids) for run in runs) / max(
             1, sum(run.target_forwards for run in runs)
         )
@@ -227,6 +225,10 @@ class Line:
         # Share of prompts with the same tokens as this decoder's plain decoding (a check at
         # temperature 0).
         self.same_as_plain = fmean(run.token_ids == other.token_ids for run, other in pairs)
+
+
+def _over(runs: Sequence[Run], others: Sequence[Run], speed: str) -> Estimate:
+    return ratio_of(logs_of(*([getattr(one, speed) for one in each] for each in (runs, others))))
 
 
 def decode_all(
@@ -286,16 +288,6 @@ def lines_of(
     way."""
     by_way = list(zip(*answers, strict=True))
     return [Line(way, runs, by_way[0], costs) for way, runs in zip(ways, by_way, strict=True)]
-
-
-def interval(values: Sequence[float]) -> list[float] | None:
-    """The 95% bootstrap interval of a median; None for a single value."""
-    if len(values) < 2:
-        return None
-    from scipy.stats import bootstrap
-
-    found = bootstrap((values,), np.median, n_resamples=_DRAWS, method="percentile", rng=0)
-    return [float(end) for end in found.confidence_interval]
 
 
 def forward_timer(model: BatchLanguageModel, context: int, count: int) -> Callable[[], float]:

@@ -16,7 +16,14 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from naive_speculate.costs import CostTable
-from naive_speculate.theory import alpha_for, break_even_alpha, expected_tokens, step_cost
+from naive_speculate.theory import (
+    alpha_for,
+    break_even_alpha,
+    break_even_draft_cost,
+    expected_by_window,
+    expected_tokens,
+    speedups,
+)
 from naive_speculate.tools.doctor.reading import Reading, ratio
 
 MAX_K = 16  # the largest window that is evaluated
@@ -149,20 +156,19 @@ class Diagnosis:
             return ()
         rates, costs, found = self.whole_rates, self.costs, []
         known = [rate for rate in self.conditional if rate is not None] if rates else []
-        beyond, tokens, reached = known[-1] if known else self.alpha, 1.0, 1.0
+        beyond = known[-1] if known else self.alpha
+        reached = list(rates[:MAX_K])
+        while len(reached) < MAX_K:
+            reached.append((reached[-1] if reached else 1.0) * beyond)
+        tokens = expected_by_window(reached)
+        speeds = speedups(tokens, costs.step_costs(MAX_K)) if costs else []
         for k in range(1, MAX_K + 1):
-            reached = rates[k - 1] if k <= len(rates) else reached * beyond
-            tokens += reached
-            pays_below = (tokens - (costs.verify_cost(k) if costs else 1.0)) / k
+            verify_cost = costs.verify_cost(k) if costs else 1.0
             with_costs: tuple[float | None, ...] = ()
             if costs is not None:
-                cost = costs.draft, costs.verify_cost(k)
-                with_costs = break_even_alpha(k, *cost), tokens / step_cost(k, *cost)
-            found.append(
-                Window(
-                    k, tokens, k <= len(rates), pays_below if pays_below > 0 else None, *with_costs
-                )
-            )
+                with_costs = break_even_alpha(k, costs.draft, verify_cost), speeds[k]
+            pays_below = break_even_draft_cost(tokens[k], k, verify_cost)
+            found.append(Window(k, tokens[k], k <= len(rates), pays_below, *with_costs))
         return tuple(found)
 
     @property
@@ -179,7 +185,7 @@ class Diagnosis:
         costs, width, tokens = self.costs, self.num_draft_tokens, self.mean_acceptance_length
         if costs is None or tokens is None or width is None:
             return None
-        return tokens / _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost(k)))
+        return tokens / _at(width, lambda k: costs.step_costs(k)[k])
 
     @property
     def gain(self) -> float | None:

@@ -94,7 +94,7 @@ def measured(data: Data) -> list[str]:
 
 
 def _gain(data: Data, drafter: str, text: str) -> float:
-    return speedup(data, _name(drafter, text), _name("plain", text))
+    return speedup(data, _name(drafter, text), _name("plain", text)).mean
 
 
 def pace(data: Data, drafter: str, text: str) -> float:

@@ -7,14 +7,15 @@ make text and views of both.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.metrics import summarize
 from naive_speculate.events.trace import Trace
+from naive_speculate.ratio import Estimate, logs_of, ratio_of, typical
 from naive_speculate.speculate.sequence import Detail
 from ui.charts.figures import Figure, above, bars, category_axis, figure
-from ui.experiments.spread import undisturbed
 from ui.host.catalog import Catalog
 from ui.labels import visible
 from ui.run.settings import Settings
@@ -163,13 +164,18 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
     `rounds` are the steps, which is the target passes; `drafted`, `kept` and `judged` the draft
     tokens that were proposed, accepted, and judged; `kept_at` for each position in the window
     the number of steps that accepted it. `speed` is in tokens per second of undisturbed steps,
-    `speeds` the same of each run. A run's first step, which includes the warm-up, has no time.
+    `speeds` the same of each run that had a timed step. A run's first step, which includes the
+    warm-up, has no time.
     """
     m = summarize(chain(*traces))
     if not m.num_spec_steps:
         return {}
     times = [
-        [e.total_seconds for e in trace if e.kind == EventKind.STEP and e.step and e.total_seconds]
+        [
+            (e.num_draft or 0, e.total_seconds)
+            for e in trace
+            if e.kind == EventKind.STEP and e.step and e.total_seconds
+        ]
         for trace in traces
     ]
     lengths = [trace.metrics.mean_acceptance_length or 0.0 for trace in traces]
@@ -182,13 +188,13 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
         "judged": kept + m.num_rejected_draft_tokens,
         "kept_at": list(accumulate(m.acceptance_histogram[:0:-1]))[::-1],
         "speeds": [
-            length / undisturbed(seconds)
+            length / fmean(typical(seconds))
             for length, seconds in zip(lengths, times, strict=True)
             if seconds
         ],
         "tokens_a_pass": tokens_per_pass,
         "kept_share": kept / drafted if drafted else None,
-        "speed": tokens_per_pass / undisturbed([*chain(*times)]) if any(times) else None,
+        "speed": tokens_per_pass / fmean(typical([*chain(*times)])) if any(times) else None,
     }
 
 
@@ -219,5 +225,16 @@ def run_all(
     yield Progress("Done.", data)
 
 
-def speedup(data: Data, name: str, plain: str) -> float:
-    return float(data["known"][name]["speed"] / data["known"][plain]["speed"])
+def log_speedups(data: Data, name: str, plain: str) -> list[float]:
+    """Logarithms of a case's speedup for each seed; of all runs together where one of them was
+    too short to be timed."""
+    cases = data["known"][name], data["known"][plain]
+    speeds = [case["speeds"] for case in cases]
+    if len(speeds[0]) != len(speeds[1]):
+        speeds = [[case["speed"]] for case in cases]
+    return logs_of(*speeds)
+
+
+def speedup(data: Data, name: str, plain: str) -> Estimate:
+    """A case's speedup; its interval is wide, since there are so few seeds."""
+    return ratio_of(log_speedups(data, name, plain), least=len(SEEDS))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import islice
 
 from naive_speculate.events import EventKind
+from naive_speculate.ratio import undisturbed
 from ui.charts.figures import (
     ACCEPTED,
     DRAFT,
@@ -35,7 +36,6 @@ from ui.experiments.lessons.lesson import (
     bar_chart,
     showing,
 )
-from ui.experiments.spread import undisturbed
 from ui.labels import as_shown, milliseconds
 
 WIDTHS = (1, 2, 4, 8, 16)

@@ -44,7 +44,7 @@ def _status(case: str) -> str:
 
 
 def _gain(data: Data, k: int, temperature: float) -> float:
-    return speedup(data, _name(k, temperature), _name(0, temperature))
+    return speedup(data, _name(k, temperature), _name(0, temperature)).mean
 
 
 def words(data: Data) -> dict[str, str]:

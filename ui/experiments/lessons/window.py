@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from naive_speculate.ratio import may_be_best
 from naive_speculate.theory import expected_tokens
 from ui.charts.figures import (
     ACCEPTED,
@@ -26,7 +27,9 @@ from ui.experiments.lessons.lesson import (
     Trial,
     View,
     asking,
+    log_speedups,
     run_all,
+    speedup,
 )
 from ui.labels import number, percent
 
@@ -50,7 +53,7 @@ def _runs(data: Data) -> dict[int, Data]:
 
 
 def gains(data: Data) -> dict[int, float]:
-    return {k: run["speed"] / data["known"]["0"]["speed"] for k, run in _runs(data).items()}
+    return {k: speedup(data, str(k), "0").mean for k in _runs(data)}
 
 
 def best(data: Data) -> int:
@@ -59,15 +62,15 @@ def best(data: Data) -> int:
 
 
 def alike(data: Data) -> list[int]:
-    """Every k that ties with the best: one of its runs was as fast as one of the best k's."""
-    least = spread(data, best(data))[0]
-    return [k for k in gains(data) if spread(data, k)[1] >= least]
+    """Every k that may be the best, the seeds being the samples."""
+    logs = {k: log_speedups(data, str(k), "0") for k in _runs(data)}
+    return may_be_best({k: dict(enumerate(found)) for k, found in logs.items()})
 
 
-def spread(data: Data, k: int) -> tuple[float, float]:
-    """The speedups of the slowest and the fastest run with a k."""
-    plain, speeds = data["known"]["0"]["speed"], _runs(data)[k]["speeds"]
-    return min(speeds) / plain, max(speeds) / plain
+def interval(data: Data, k: int) -> tuple[float, float]:
+    """The 95% interval of the speedup with a k; without one, the speedup twice."""
+    mean, low, high = speedup(data, str(k), "0")
+    return low or mean, high or mean
 
 
 def alpha(data: Data) -> float:
@@ -110,7 +113,7 @@ def words(data: Data) -> dict[str, str]:
     found, a, top = gains(data), alpha(data), best(data)
     few, many = min(found), max(found)
     others = [str(k) for k in alike(data) if k != top]
-    tie = f"It ties statistically with k = {', '.join(others)}: some runs there were as fast."
+    tie = f"It ties statistically with k = {', '.join(others)}."
     pace = {k: f"{run['tokens_a_pass']:.1f}" for k, run in _runs(data).items()}
     return {
         "alpha": number(a, 2),
@@ -235,8 +238,8 @@ def _pace(data: Data) -> View:
 def _speeds(data: Data) -> Figure:
     found, top, near = gains(data), best(data), alike(data)
     ks, times = sorted(found), [found[k] for k in sorted(found)]
-    below = [max(0.0, found[k] - spread(data, k)[0]) for k in ks]
-    above = [max(0.0, spread(data, k)[1] - found[k]) for k in ks]
+    below = [max(0.0, found[k] - interval(data, k)[0]) for k in ks]
+    above = [max(0.0, interval(data, k)[1] - found[k]) for k in ks]
     error = {
         "type": "data",
         "symmetric": False,
@@ -261,7 +264,7 @@ def _speeds(data: Data) -> Figure:
         "times as fast as plain", ks, times, colors, "k = %{x}: %{text}", **look, error_y=error
     )
     said = f"Best k = {top}: {found[top]:.2f} times as fast as plain decoding"
-    y = {"range": [0, 1.1 * max(*(spread(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
+    y = {"range": [0, 1.1 * max(*(interval(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
     plain = line("plain decoding", _axis(ks)["range"], [1, 1], INK, dash="dot")
     return figure([speeds, plain], takeaway=said, x=_axis(ks), y=y, height=320)
 
