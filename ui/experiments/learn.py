@@ -26,6 +26,7 @@ from ui.experiments.lessons import (
     batch,
     drafters,
     overlap,
+    rounding,
     rules,
     slow,
     slower,
@@ -65,6 +66,7 @@ LESSONS: tuple[Lesson, ...] = tuple(
         drafters,
         ties,
         rules,
+        rounding,
     )
 )
 PATH = (1, 2, 3, 4, 6, 8)

@@ -36,6 +36,7 @@ from ui.experiments.lessons import (
     batch,
     drafters,
     overlap,
+    rounding,
     rules,
     slow,
     slower,
@@ -468,6 +469,33 @@ def test_lesson_2_draws_each_column_with_the_next_token_below_the_one_that_it_re
     assert data["before"].endswith(columns[0]["reads"])
     shown = verify.markup(data)
     assert shown.count("<path") == sum(range(1, len(columns) + 1)), "each sees only its left"
+
+
+def measured(float_pass, int_pass, *speeds):
+    passes = {
+        "float32": dict(zip(map(str, rounding.COUNTS), float_pass, strict=True)),
+        "int8": dict(zip(map(str, rounding.COUNTS), int_pass, strict=True)),
+    }
+    known = {"passes": passes, "speeds": dict(zip(rounding.LANES, speeds, strict=True))}
+    return known | {"machine": "", "texts": 4, "same": 4, "kept": 2}
+
+
+def test_lesson_13_says_what_its_passes_and_lanes_show():
+    flat, steep = [0.030] * 9, [0.010 + 0.002 * n for n in range(9)]
+    data = measured(flat, steep, 30, 60, 60, 80)
+    assert rounding.right(data) == [2, 0]
+    said = rounding.words(data)
+    assert (said["rounded"], said["drafted"], said["product"], said["both"]) == (
+        *("2.00", "2.00"),
+        *("4.00", "2.67"),
+    )
+    assert "takes away what drafting uses" in said["why"]
+    assert said["fastest"] == "8 bits with drafts"
+    assert rounding.right(measured(flat, flat, 30, 60, 60, 120)) == [1, 2]
+    assert rounding.right(measured(steep, flat, 30, 60, 60, 60)) == [0, 1]
+    opening, *_, last = rounding.views(data)
+    assert len(opening["figure"]["data"][0]["x"]) == 1
+    assert last["figure"]["data"][0]["x"] == pytest.approx([100 / 30, 100 / 60, 100 / 60, 100 / 80])
 
 
 def test_the_rules_of_lesson_12_are_those_of_their_samplers():
