@@ -256,7 +256,7 @@ def views(data: Data) -> list[View]:
     whole = pass_costs(known)
     one = {name: whole["data"][0][name][:1] for name in ("x", "y", "text")}
     alone = f"One token: {milliseconds(known[1])}. And {max(known)} at once?"
-    singly = nice_ceiling(1000 * max(known) * known[1])
+    singly = 1.12 * 1000 * max(known) * known[1]
     gap = {**whole, "layout": {**whole["layout"], "yaxis": {"range": [0, singly]}}}
     asked = asking({**whole, "data": [whole["data"][0] | one]}, range(1, len(known)), alone)
     return [
