@@ -7,9 +7,10 @@ writes its files and yields its progress.
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -19,7 +20,7 @@ from naive_speculate.events.trace import Trace
 from ui.experiments.batches import sizes_for, sweep_batches
 from ui.experiments.explore import Exploration, rounded
 from ui.experiments.learn import LESSONS, LESSONS_FILE
-from ui.experiments.lessons.lesson import Data, Trial
+from ui.experiments.lessons.lesson import Data, Lesson, Trial
 from ui.experiments.sweep import prompts_for, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
@@ -81,14 +82,17 @@ def record_exploration(catalog: Catalog, folder: Path) -> Iterator[tuple[int, in
     ).save(folder)
 
 
-def record_learn(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
-    """The lessons' first pictures; other lessons in the file stay. Raises ValueError if an
-    experiment found nothing."""
+def record_learn(
+    catalog: Catalog, folder: Path, lessons: Sequence[Lesson] | None = None
+) -> Iterator[tuple[int, int]]:
+    """The first pictures of these lessons, or of all; other lessons in the file stay. Raises
+    ValueError if an experiment found nothing."""
+    lessons = LESSONS if lessons is None else lessons
     settings = Settings(prompt=prompts_for(_target(catalog))[0], seed=1)
     file = folder / LESSONS_FILE
     found: dict[str, Data] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    yield 0, len(LESSONS)
-    for done, lesson in enumerate(LESSONS, start=1):
+    yield 0, len(lessons)
+    for done, lesson in enumerate(lessons, start=1):
         *_, last = lesson.measure(Trial(catalog, settings))
         if last.data is None:
             raise ValueError(f"lesson {lesson.number} found nothing to show: {last.status}")
@@ -97,7 +101,7 @@ def record_learn(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
             dict(sorted(found.items(), key=lambda item: int(item[0]))), ensure_ascii=False, indent=1
         )
         file.write_text(text + "\n", encoding="utf-8")
-        yield done, len(LESSONS)
+        yield done, len(lessons)
 
 
 def _target(catalog: Catalog) -> str:
@@ -109,13 +113,18 @@ RECORDINGS: dict[str, Recording] = {
     "explore": record_exploration,
     "lessons": record_learn,
 }
+OF_LESSONS: dict[str, Recording] = {
+    f"lesson-{lesson.number}": partial(record_learn, lessons=[lesson]) for lesson in LESSONS
+}
+"""One lesson each, for those that a busy machine recorded."""
+KINDS = f"{', '.join(RECORDINGS)}, lesson-1 to lesson-{len(LESSONS)}"
 
 
 def record(catalog: Catalog, folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         with tqdm(desc=name, unit="run") as bar:
-            for done, total in RECORDINGS[name](catalog, folder):
+            for done, total in (RECORDINGS | OF_LESSONS)[name](catalog, folder):
                 bar.total = total
                 bar.update(done - bar.n)
     for path in sorted(folder.iterdir()):
@@ -128,7 +137,7 @@ def main() -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"what to record: {', '.join(RECORDINGS)}; default: all",
+        help=f"what to record: {KINDS}; default: all but single lessons",
     )
     parser.add_argument(
         "--target",
@@ -137,8 +146,8 @@ def main() -> None:
     parser.add_argument("--draft", help="draft model")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="output folder (%(default)s)")
     args = parser.parse_args()
-    if unknown := [name for name in args.names if name not in RECORDINGS]:
-        parser.error(f"NAME must be one of {', '.join(RECORDINGS)}, got {unknown[0]!r}")
+    if unknown := [name for name in args.names if name not in RECORDINGS | OF_LESSONS]:
+        parser.error(f"NAME must be one of {KINDS}, got {unknown[0]!r}")
     if args.draft and not args.target:
         parser.error(f"--draft needs a --target as well, got only {args.draft!r}")
     catalog = load_catalog(

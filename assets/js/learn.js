@@ -27,18 +27,26 @@ class Learn {
     this.seen = [];            // keys of the results seen
     this.lesson = 0;
     this.step = 0;
+    this.path = query().has("path"); // whether to skip the lessons that are not on the short path
     this.going = 0;            // the lesson whose experiment is running
     this.watch("value", () => this.receive());
     const click = (selector, act) => {
       for (const node of this.root.querySelectorAll(selector)) node.addEventListener("click", () => act(node));
     };
-    click("[data-lesson]", ({ dataset }) => this.go(Number(dataset.lesson), 0));
+    click("[data-lesson]", ({ dataset }) => {
+      this.path &&= "path" in dataset;
+      this.go(Number(dataset.lesson), 0);
+    });
     click("[data-go]", ({ dataset }) => this.move(Number(dataset.go)));
     // A link to this step of this lesson, outside lecture mode.
     click(".ns-lesson-link", (link) => copyBy(link, location.origin + addressWith({ lecture: null }), "Link copied"));
     click("#learn-run", () => this.run());
     click("#learn-stop", () => this.stop(STOPPED));
-    onLink(this.root, "a[href^='?lesson=']", ({ search }) => this.go(Number(new URLSearchParams(search).get("lesson")), 0));
+    onLink(this.root, "a[href^='?lesson=']", ({ search }) => {
+      const to = new URLSearchParams(search);
+      this.path ||= to.has("path");
+      this.go(Number(to.get("lesson")), 0);
+    });
     const [on, back] = [() => this.move(1), () => this.move(-1)];
     const passed = () => this.find(".ns-lesson-bar").getBoundingClientRect().bottom < 0; // below the lesson Page keys scroll
     const keys = { ArrowRight: on, PageDown: on, ArrowLeft: back, PageUp: back };
@@ -87,7 +95,15 @@ class Learn {
     if (!this.content) return;
     const step = this.step + by;
     if (this.content.steps[step]) this.go(this.lesson, step);
-    else if (this.courses[this.lesson - 1 + by]) this.go(this.lesson + by, by > 0 ? 0 : Infinity);
+    else if (this.beside(by)) this.go(this.beside(by), by > 0 ? 0 : Infinity);
+  }
+
+  // The number of the next or previous lesson, on the short path if it is followed; undefined if there is none.
+  beside(by) {
+    const fits = (course) => !this.path || "path" in course.dataset;
+    let to = this.lesson + by;
+    while (this.courses[to - 1] && !fits(this.courses[to - 1])) to += by;
+    return this.courses[to - 1] && to;
   }
 
   draw() {
@@ -95,6 +111,7 @@ class Learn {
     this.step = Math.min(this.step, steps.length - 1);
     const { title, html, question, view } = steps[this.step];
     Object.assign(this.root.dataset, { lesson: this.lesson, step: this.step });
+    this.root.toggleAttribute("data-path", this.path);
     for (const item of this.courses) item.ariaCurrent = Number(item.dataset.lesson) === this.lesson ? "page" : null;
     const here = this.courses[this.lesson - 1].parentElement;
     here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - 40; // on narrow pages the list is a row
@@ -169,8 +186,8 @@ class Learn {
   buttons(steps) {
     const [back, next, dots] = ["[data-go='-1']", ".ns-next", ".ns-dots"].map(this.find);
     const last = this.step === steps.length - 1;
-    back.disabled = this.lesson === 1 && !this.step;
-    next.disabled = last && this.lesson === this.courses.length;
+    back.disabled = !this.step && !this.beside(-1);
+    next.disabled = last && !this.beside(1);
     next.textContent = last ? (next.disabled ? "The end" : "Next lesson →") : this.step ? "Next →" : "Begin →";
     dots.replaceChildren(...steps.map(({ title }, number) => {
       const label = number ? `Step ${number}: ${title}` : `Question: ${title}`;
@@ -186,7 +203,7 @@ class Learn {
   address() {
     if (!this.content) return;
     if (!this.shown && this.going) this.stop("");
-    readdress({ lesson: this.shown ? this.lesson : null, step: this.shown && this.step ? this.step : null });
+    readdress({ path: this.shown && this.path ? 1 : null, lesson: this.shown ? this.lesson : null, step: this.shown && this.step ? this.step : null });
   }
 
   run() {

@@ -68,7 +68,7 @@ def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(open
 
     page.locator(".ns-dots button").first.click()
     at(page, 3)
-    page.locator(".ns-choices button").first.click()
+    page.locator(".ns-choices button").last.click()
     expect(page.locator(".ns-answer")).to_have_text("The answer comes in step 6.")
     page.locator(".ns-dots button").nth(6).click()
     expect(page.locator(".ns-answer")).to_contain_text("The first question. ✗")
@@ -100,6 +100,23 @@ def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(open
         for lesson in (3, 7):
             choose_lesson(page, lesson)
             assert not scrolls_sideways(page)
+
+
+def test_a_link_leads_through_the_lessons_of_20_minutes_and_past_the_others(open_page):
+    page = open_page("?lesson=4&step=99&path=1", shown=".ns-lesson-title")
+    expect(page).to_have_url(re.compile("path=1"))
+    page.locator(".ns-next").click()
+    expect(page.locator(".ns-learn")).to_have_attribute("data-lesson", "6")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".ns-learn")).to_have_attribute("data-lesson", "4")
+    choose_lesson(page, 5)  # not on the path, so the path is left
+    expect(page).to_have_url(re.compile(r"\?(?!.*path)"))
+    page.locator(".ns-path a").click()
+    expect(page.locator(".ns-learn")).to_have_attribute("data-lesson", "1")
+    expect(page).to_have_url(re.compile("path=1"))
+    choose_lesson(page, 8)
+    page.locator(".ns-dots button").last.click()
+    expect(page.locator(".ns-next")).to_be_disabled()
 
 
 BARS = """([chart, condition]) => {

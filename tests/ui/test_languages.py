@@ -210,6 +210,7 @@ SAME = {
         }
         | {
             "nats",
+            "8 bits",
             "Error",
             "Argmax",
             "residual",

@@ -55,6 +55,13 @@ def test_recording_a_lesson_keeps_the_others_and_an_experiment_without_result_is
         list(record.record_learn(catalog, tmp_path))
 
 
+def test_one_lesson_is_recorded_by_its_name_and_the_others_stay(catalog, tmp_path):
+    (tmp_path / "lessons.json").write_text('{"9": {}}')
+    assert list(record.OF_LESSONS["lesson-2"](catalog, tmp_path)) == [(0, 1), (1, 1)]
+    assert set(json.loads((tmp_path / "lessons.json").read_text())) == {"2", "9"}
+    assert len(record.OF_LESSONS) == len(record.LESSONS)
+
+
 def test_the_maps_are_recorded_and_read_back(catalog, tmp_path, monkeypatch):
     monkeypatch.setattr(record, "sizes_for", lambda *_: [1, 2])
     small = {

@@ -10,7 +10,7 @@ from naive_speculate.models import BUNDLED_PAIR, load_pair
 from naive_speculate.tools.differ import Scores, compare
 from ui.assets import component, render
 from ui.experiments.rooms import answer_form, room, text_of
-from ui.host.catalog import Catalog
+from ui.host.catalog import Catalog, ServedPair
 from ui.labels import end_of
 from ui.run import controls as parts
 
@@ -70,15 +70,21 @@ def findings(catalog: Catalog, asked: dict[str, Any], pair: str) -> dict[str, An
 def scores_of(catalog: Catalog, pair: str) -> tuple[Scores, Scores]:
     """Both copies of a pair's target; those of the last pair stay loaded. Raises ValueError if
     there is no such pair, or its target is too large, or cannot be loaded once more."""
-    served = catalog.of(pair)
+    source = source_of(catalog.of(pair))
+    with _loading:
+        return _load(source or BUNDLED_PAIR / "target")
+
+
+def source_of(served: ServedPair) -> str | None:
+    """Where a pair's target can be loaded from twice more; None for the bundled pair. Raises
+    ValueError if it is too large or its place is unknown."""
     if served.engine.about.num_parameters.get("target", 0) > MOST_PARAMETERS:
         raise ValueError(
             "the target is too large to be loaded twice more: use python -m naive_speculate differ"
         )
     if served.target is None and not served.is_tales:
         raise ValueError("the page does not know where this pair's target was loaded from")
-    with _loading:
-        return _load(served.target or BUNDLED_PAIR / "target")
+    return served.target
 
 
 @lru_cache(maxsize=1)

@@ -26,6 +26,8 @@ from ui.experiments.lessons import (
     batch,
     drafters,
     overlap,
+    rounding,
+    rules,
     slow,
     slower,
     temperature,
@@ -63,8 +65,13 @@ LESSONS: tuple[Lesson, ...] = tuple(
         slower,
         drafters,
         ties,
+        rules,
+        rounding,
     )
 )
+PATH = (1, 2, 3, 4, 6, 8)
+"""The lessons that a class of 20 minutes takes, in order; `?lesson=1&path=1` leads through
+them."""
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _HEADING = re.compile(r"^##(#?) (.+)$", re.MULTILINE)
 _QUESTION = re.compile(r"^\? (.+(?:\n(?!- ).+)*)\n\n?((?:^- .+\n?)+)\Z", re.MULTILINE)
@@ -81,7 +88,7 @@ def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
     def recorded(number: object) -> str:  # called by its name
         return recording(number, target)
 
-    markup = render("learn", titles=titles(), lessons=LESSONS)
+    markup = render("learn", titles=titles(), lessons=LESSONS, path=PATH)
     view = component("learn", markup, events=events, server_functions=[recorded], label="Lessons")
 
     def live(event: gr.EventData, *values: Any) -> Iterator[Any]:

@@ -105,5 +105,5 @@ def markup(data: Data) -> str:
 
 NOTE = "Decodes your prompt until it finds a close rejection."
 LESSON = Lesson(
-    3, "Find another", NOTE, measure, words, lambda _: [2, 2, 1], lambda _: VIEWS, markup=markup
+    3, "Find another", NOTE, measure, words, lambda _: [0, 1, 0], lambda _: VIEWS, markup=markup
 )

@@ -115,5 +115,5 @@ SETTINGS = (
 )
 LOOK: dict[str, Any] = {"chart": "Texts at once", "settings": SETTINGS}
 LESSON = Lesson(
-    8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1, 1], views, timed=True, **LOOK
+    8, "Measure this machine", NOTE, measure, words, lambda _: [0, 1, 1], views, timed=True, **LOOK
 )

@@ -60,7 +60,7 @@ LESSON = Lesson(
     NOTE,
     measure,
     words,
-    lambda _: [2, 1, 1],
+    lambda _: [2, 0, 1],
     lambda _: VIEWS,
     markup=markup,
     settings=SETTINGS,

@@ -159,7 +159,7 @@ LESSON = Lesson(
     NOTE,
     measure,
     words,
-    lambda _: [2, 1],
+    lambda _: [0, 1],
     views,
     chart=CHART,
     settings=SETTINGS,

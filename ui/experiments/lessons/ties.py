@@ -98,7 +98,7 @@ LESSON = Lesson(
     NOTE,
     measure,
     words,
-    lambda _: [2, 1],
+    lambda _: [2, 0],
     views,
     chart=CHART,
     timed=True,

@@ -335,9 +335,7 @@ def views(data: Data) -> list[View]:
             lit=["accepted", "target, p"],
             takeaway="Accepted: the smaller of p and q",
         ),
-        showing(
-            whole, lit=["resampled", "target, p"], takeaway="Accepted and resampled together: p"
-        ),
+        showing(whole, takeaway="Accepted and resampled together: p"),
         {"figure": convergence(census, DRAWS)},
     ]
 
@@ -347,5 +345,5 @@ NOTE = (
 )
 CHART = "The next token, counted"
 LESSON = Lesson(
-    4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, lambda _: [1, 1], views, chart=CHART
+    4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, lambda _: [0, 1], views, chart=CHART
 )

@@ -42,7 +42,8 @@ def _data(trace: Trace, found: DraftedStep) -> Data:
 
 
 def _token(event: Event) -> Data:
-    return {"kind": event.kind.value, "text": event.text or event.token or ""}
+    token = {"kind": event.kind.value, "text": event.text or event.token or ""}
+    return token if event.target_prob is None else token | {"p": event.target_prob}
 
 
 def words(data: Data) -> dict[str, str]:
@@ -69,19 +70,44 @@ VIEWS = [
     parts(),
     parts(lit=["before"]),
     parts("drafts", lit=["drafts"]),
-    parts("drafts", "target", "verdicts", lit=["target"]),
-    parts("drafts", "target", "verdicts", "added", lit=["added"]),
-    parts("drafts", "target", "verdicts", "added", "after", lit=["after"]),
+    parts("drafts", "columns", lit=["columns"]),
+    parts("drafts", "columns", "target", "verdicts", lit=["target"]),
+    parts("drafts", "columns", "target", "verdicts", "added", lit=["added"]),
+    parts("drafts", "columns", "target", "verdicts", "added", "after", lit=["after"]),
 ]
 
 
 def markup(data: Data) -> str:
     first, *after = data["rounds"]
     labels = {kind.value: STYLES[kind].label for kind in TOKEN_KINDS}
-    return render("lesson_step", before=data["before"], first=first, after=after, labels=labels)
+    columns = _columns(data["before"], first)
+    return render(
+        "lesson_step",
+        before=data["before"],
+        first=first,
+        after=after,
+        labels=labels,
+        columns=columns,
+    )
+
+
+def _columns(before: str, first: Data) -> list[Data]:
+    """The columns of the target pass, each with the token that it reads and the one that it
+    judges, the next; the last one predicts what follows all draft tokens."""
+    drafts = first["drafts"]
+    read = [(before.split() or [before])[-1], *(draft["text"] for draft in drafts)]
+    judged = [*drafts, {"text": "", "kind": "bonus"}]
+    return [
+        {
+            "reads": spoken(text),
+            "judges": draft["text"] and spoken(draft["text"]),
+            "p": draft.get("p"),
+        }
+        for text, draft in zip(read, judged, strict=True)
+    ]
 
 
 NOTE = "Decodes your prompt with four draft tokens per step at temperature 0.7, and shows one step."
 LESSON = Lesson(
-    2, "Decode your prompt", NOTE, measure, words, lambda _: [2, 1], lambda _: VIEWS, markup=markup
+    2, "Decode your prompt", NOTE, measure, words, lambda _: [0, 1], lambda _: VIEWS, markup=markup
 )

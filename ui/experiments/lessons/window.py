@@ -142,7 +142,7 @@ def right(data: Data) -> list[int]:
     twice = runs[many]["tokens_a_pass"] / runs[half]["tokens_a_pass"] if half in runs else 0.0
     return [
         0 if top == many else 2 if top == min(runs) else 1,
-        0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1,
+        1 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 0,
     ]
 
 

@@ -1,0 +1,198 @@
+"""Lesson 12: what each engine's acceptance rule would accept of the same draft distributions,
+from the exact p and q of every position."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from naive_speculate.events import Event
+from naive_speculate.speculate.verify.typical import TypicalAcceptanceSampler
+from ui.charts.figures import ACCEPTED, DRAFT, MUTED, REJECTED, TARGET, Figure
+from ui.experiments.lessons.find_examples import DraftedStep, drafted_steps, probs
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, bar_chart
+from ui.labels import number, percent
+
+K, TOP_K = 4, 8
+TOKENS, TEXTS = 96, 4
+DRAW = 0.01  # a smaller difference of two shares is none
+RULES = {
+    "ratio": "min(p, q)",
+    "match": "p · q",
+    "favourite": "p(argmax q)",
+    "typical": "typical<br>(lossy)",
+}
+COLORS = {"ratio": ACCEPTED, "match": DRAFT, "favourite": TARGET, "typical": REJECTED}
+Probs = Mapping[int, float]
+_TYPICAL = TypicalAcceptanceSampler()
+
+
+def ratio(p: Probs, q: Probs) -> float:
+    """A token drawn from q, accepted with probability min(1, p/q): Σ min(p, q)."""
+    return sum(min(prob, q.get(token, 0.0)) for token, prob in p.items())
+
+
+def match(p: Probs, q: Probs) -> float:
+    """A token drawn from q, accepted if the target's own draw is the same: Σ p · q."""
+    return sum(prob * q.get(token, 0.0) for token, prob in p.items())
+
+
+def favourite(p: Probs, q: Probs) -> float:
+    """The draft's most probable token, accepted if the target draws it: p(argmax q)."""
+    return p.get(max(q, key=lambda token: q[token]), 0.0)
+
+
+def typical(p: Probs, q: Probs) -> float:
+    """A token drawn from q, accepted if the target finds it plausible: Σ q over those tokens."""
+    least = _threshold(p)
+    return sum(prob for token, prob in q.items() if p.get(token, 0.0) > least)
+
+
+def shifted(p: Probs, q: Probs) -> float:
+    """Total variation between the target's distribution and what typical acceptance writes."""
+    least, best = _threshold(p), max(p, key=lambda token: p[token])
+    written = {token: prob for token, prob in q.items() if p.get(token, 0.0) > least}
+    written[best] = written.get(best, 0.0) + 1 - sum(written.values())
+    return 1 - ratio(p, written)
+
+
+def _threshold(p: Probs) -> float:
+    return float(_TYPICAL.thresholds(torch.tensor([*p.values()])))
+
+
+_OF_RULES = {"ratio": ratio, "match": match, "favourite": favourite, "typical": typical}
+
+
+def one_by_one(drafts: list[Event]) -> float:
+    """Expected accepted tokens of a window, given its tokens, if each is judged by itself."""
+    kept, total = 1.0, 0.0
+    for draft in drafts:
+        kept *= min(1.0, (draft.target_prob or 0.0) / (draft.draft_prob or 1.0))
+        total += kept
+    return total
+
+
+def as_a_block(drafts: list[Event]) -> float:
+    """The same under block verification, which accepts up to the last index that passes."""
+    beyond, total = 1.0, 0.0
+    for index, draft in reversed(list(enumerate(drafts, start=1))):
+        passes = draft.accept_prob or 0.0
+        total += index * passes * beyond
+        beyond *= 1 - passes
+    return total
+
+
+def measure(trial: Trial) -> Iterator[Progress]:
+    shares: dict[str, list[float]] = {name: [] for name in (*_OF_RULES, "shifted")}
+    windows: list[tuple[float, float]] = []
+    # With this top-k, every list in an event is the whole distribution; block verification judges
+    # every token of a window.
+    changes: dict[str, Any] = {"top_k": TOP_K, "verify_strategy": "block_verification"}
+    runs = trial.sampled(TEXTS, num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True, **changes)
+    for done in range(1, TEXTS + 1):
+        yield Progress(f"Decoding text {done} of {TEXTS} …")
+        for step in drafted_steps(next(runs)):
+            _add(step, shares, windows)
+    if not windows:
+        yield Progress("Nothing was drafted. Try another prompt.")
+        return
+    data = {
+        "rules": {name: sum(found) / len(found) for name, found in shares.items()},
+        "positions": len(shares["ratio"]),
+        "windows": len(windows),
+        "one_by_one": sum(one for one, _ in windows) / len(windows),
+        "block": sum(block for _, block in windows) / len(windows),
+    }
+    yield Progress("Done.", data)
+
+
+def _add(
+    step: DraftedStep, shares: dict[str, list[float]], windows: list[tuple[float, float]]
+) -> None:
+    judged = [draft for draft in step.drafts if draft.target_top and draft.draft_top]
+    if len(judged) < K:  # a shorter window at the end of a text
+        return
+    windows.append((one_by_one(judged), as_a_block(judged)))
+    for draft in judged[: step.num_accepted + 1]:  # after these the text is another
+        p, q = probs(draft.target_top or []), probs(draft.draft_top or [])
+        for name, rule in _OF_RULES.items():
+            shares[name].append(rule(p, q))
+        shares["shifted"].append(shifted(p, q))
+
+
+def best(data: Data) -> int:
+    """Of the three lossless rules, the one that accepts most: 0 match, 1 ratio, 2 favourite."""
+    rules = data["rules"]
+    return max(range(3), key=lambda at: rules[("match", "ratio", "favourite")[at]])
+
+
+def typical_answer(data: Data) -> int:
+    """Typical acceptance relative to min(p, q): 0 accepts less, 1 about as much, 2 more."""
+    difference = data["rules"]["typical"] - data["rules"]["ratio"]
+    return 2 if difference > DRAW else 0 if difference < -DRAW else 1
+
+
+TYPICAL = (
+    "It accepts even fewer draft tokens, and the text is another all the same.",
+    "It accepts about as many, and the text is another all the same.",
+    "It accepts more, and pays for it with the text.",
+)
+
+
+def words(data: Data) -> dict[str, str]:
+    rules = data["rules"]
+    found = {name: percent(rules[name]) for name in RULES}
+    order = sorted(("ratio", "match", "favourite"), key=lambda name: -rules[name])
+    return found | {
+        "positions": str(data["positions"]),
+        "windows": str(data["windows"]),
+        "order": " > ".join(RULES[name] for name in order),
+        "one_by_one": number(data["one_by_one"], 2),
+        "block": number(data["block"], 2),
+        "verdict": TYPICAL[typical_answer(data)],
+        "shifted": number(rules["shifted"], 2),
+    }
+
+
+def right(data: Data) -> list[int]:
+    return [best(data), 1, 0, typical_answer(data)]
+
+
+def views(data: Data) -> list[View]:
+    asked = "Accepted, mean over all positions. Which rule accepts most?"
+    said = "Accepted draft tokens: the same p and q for every rule"
+    shown = [(0, asked), (1, said), (2, said), (3, said)]
+    bars = [{"figure": _chart(data, bars, words)} for bars, words in shown]
+    last: View = {"figure": _chart(data, 4, said)}
+    return [*bars, {"figure": _windows(data)}, last]
+
+
+def _chart(data: Data, shown: int, said: str) -> Figure:
+    values = [data["rules"][name] for name in RULES]
+    y = {"range": [0, 1.1], "tickformat": ".0%"}
+    colors = [COLORS[name] for name in RULES][:shown]
+    texts = [percent(value) for value in values]
+    return bar_chart(said, [*RULES.values()], values[:shown], texts, colors, y, width=0.6)
+
+
+def _windows(data: Data) -> Figure:
+    values = [data["one_by_one"], data["block"]]
+    texts = [number(value, 2) for value in values]
+    said = f"Accepted tokens per window of {K}, from the same p and q"
+    names, y = ["one by one", "as a block"], {"range": [0, K]}
+    return bar_chart(said, names, values, texts, [ACCEPTED, MUTED], y, width=0.5)
+
+
+NOTE = "Decodes your prompt, and calculates every rule from the p and q of each position."
+SETTINGS = f"{TEXTS} texts of {TOKENS} tokens, temperature 1, top-k {TOP_K}, k = {K}."
+LESSON = Lesson(
+    12,
+    "Calculate it for your prompt",
+    NOTE,
+    measure,
+    words,
+    right,
+    views,
+    chart="Five acceptance rules",
+    settings=SETTINGS,
+)
