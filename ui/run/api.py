@@ -59,8 +59,8 @@ def add_api(catalog: Catalog) -> None:
                 acceptance rate and costs. At
                 temperature 0 it is the most: with many visitors, fewer may pay, and the text is
                     the same.
-            verify_strategy: speculative_sampling, greedy_match, block_verification or
-                typical_acceptance.
+            verify_strategy: speculative_sampling, greedy_match, block_verification,
+                sample_match or typical_acceptance.
             drafter: For example model or prompt_lookup; empty for the default.
             draft_sampling: Draft tokens are "sampled" from the draft model's distribution, or
                 its "argmax".
