@@ -7,7 +7,7 @@ VENV := .venv
 unexport PYTHONDONTWRITEBYTECODE # or every process would compile the project again
 BIN := $(VENV)/bin
 
-.PHONY: run test test-slow check test-gguf docs lint clean
+.PHONY: run test test-slow check test-gguf docs engines lint clean
 
 # Weights in pages of 2 MB, where Linux gives them to who asks: a forward looks up fewer addresses.
 run: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
@@ -35,6 +35,10 @@ test-slow: $(VENV)/.test chromium
 # GGUF pairs, and servers of other engines: llama.cpp is compiled for them, which takes some minutes once.
 test-gguf: $(VENV)/.gguf
 	$(BIN)/python -m pytest -m gguf tests/infer tests/servers -n $(WORKERS)
+
+# Other engines on trial, each in an environment of its own, or one: `make engines ENGINE=mlx-lm`. Takes an hour; writes docs/engines.md.
+engines: $(VENV)/.test
+	$(BIN)/python -m benchmarks.engines $(ENGINE)
 
 # The documentation as a site, in .site; a broken link is an error.
 docs: export NO_MKDOCS_2_WARNING = 1
