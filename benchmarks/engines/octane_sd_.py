@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["octane-sd==0.1.0"]
+# dependencies = ["octane-sd==0.1.0", "torch==2.13.0", "transformers==5.23.0"]
 # ///
 """octane-sd: It drafts nothing yet."""
 

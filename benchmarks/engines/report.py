@@ -64,6 +64,8 @@ def _cell(verdict: dict[str, Any] | None) -> str:
     if not _biased(verdict):
         return f"right ({verdict['smallest']:.2f})"
     low, high = verdict["interval"]
+    if (low, high) == (0, 1):  # texts of probability 0: the test has no interval
+        return f"**biased** {verdict['total_variation']:.2f}, with texts that are impossible"
     return f"**biased** {verdict['total_variation']:.2f} ({low:.2f}–{high:.2f})"
 
 
