@@ -7,7 +7,7 @@ VENV := .venv
 unexport PYTHONDONTWRITEBYTECODE # or every process would compile the project again
 BIN := $(VENV)/bin
 
-.PHONY: run test test-slow check docs lint clean
+.PHONY: run test test-slow check docs engines lint clean
 
 # Weights in pages of 2 MB, where Linux gives them to who asks: a forward looks up fewer addresses.
 run: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
@@ -31,6 +31,11 @@ check: $(VENV)/.test lint
 # The browser tests in a Chromium that computes six times slower: what does not wait for what it looks at fails here.
 test-slow: $(VENV)/.test chromium
 	$(BIN)/python -m pytest tests/browser --cpu-throttling 6 --timeout 3600
+
+# Other engines on trial, each in an environment of its own, or one: `make engines ENGINE=mlx-lm`.
+# Takes an hour; writes docs/engines.md.
+engines: $(VENV)/.test
+	$(BIN)/python -m benchmarks.engines $(ENGINE)
 
 # The documentation as a site, in .site; a broken link is an error.
 docs: export NO_MKDOCS_2_WARNING = 1

@@ -33,10 +33,12 @@ def main() -> int:
     if unknown := [name for name in options.engines if name not in ADAPTERS]:
         parser.error(f"unknown engine {unknown[0]!r}; there are {', '.join(ADAPTERS)}")
     options.work.mkdir(parents=True, exist_ok=True)
-    models.write(options.work / "models")
+    if not (options.work / "models" / "tables.json").exists():  # the last of them
+        models.write(options.work / "models")
     RESULTS.mkdir(exist_ok=True)
     failed = 0
     for name in options.engines or ADAPTERS:
+        path = RESULTS / f"{name}.json"
         try:
             result = trial(
                 ADAPTERS[name], options.work / "models", options.work, options.smallest, print
@@ -44,9 +46,10 @@ def main() -> int:
         except EngineError as error:
             print(f"{name}: {error}; its output is in {options.work}", file=sys.stderr)
             failed = 1
-            continue
+            if path.exists():  # what was found before stays
+                continue
+            result = {"failed": str(error), "versions": {}, "greedy": {}, "sampled": {}}
         result |= {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
-        path = RESULTS / f"{name}.json"
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"{name}: {path}")
     write_report(RESULTS)

@@ -1,7 +1,114 @@
 """Writes docs/engines.md from the results."""
 
+import json
 from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
+INTRODUCTION = """# Engines on trial
+
+Does a text with drafts follow the target? Each engine runs in an environment of its own, with
+pinned versions, on the same tiny random models. Greedy texts with drafts are compared with the
+engine's own plain texts. The first four sampled tokens are compared with exact probabilities,
+which come from enumerating this project's plain decoder over the same weights: a G-test with a
+false alarm rate of 0.1% per verdict. Each biased verdict was repeated with a second set of seeds.
+This page is made from `benchmarks/engines/results/`.
+
+`make engines` repeats everything, `make engines ENGINE=mlx-lm` a single engine. mlx-lm needs
+`python3.12` on the path.
+"""
+KEYS = """
+“right”: no bias found; in brackets the smallest total variation that the test finds with 90%
+power. “**biased**”: the total variation from the target's distribution with its 95% interval.
+“–”: the engine has no such setting, or could not be tried.
+"""
 
 
-def write_report(results: Path) -> None:
+def write_report(results: Path, page: Path = PAGE) -> None:
     """Write the page from all results of a folder."""
+    page.write_text(report(results), encoding="utf-8", newline="\n")
+
+
+def report(results: Path) -> str:
+    """The page, as Markdown."""
+    found = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(results.glob("*.json"))
+    }
+    settings = list(dict.fromkeys(name for one in found.values() for name in one["sampled"]))
+    heads = ["engine", "drafts", "greedy text = plain", *settings]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for name, one in found.items():
+        for way in ["plain", *one["greedy"], *_only_sampled(one)] if one["sampled"] else ["none"]:
+            lines.append(f"| {' | '.join(_row(name, one, way, settings))} |")
+    sentences = "\n".join(f"- **{name}** {_sentence(one)}" for name, one in found.items())
+    return f"{INTRODUCTION}\n{chr(10).join(lines)}\n{KEYS}\n{sentences}\n"
+
+
+def _only_sampled(one: dict[str, Any]) -> list[str]:
+    ways = dict.fromkeys(way for verdicts in one["sampled"].values() for way in verdicts)
+    return [way for way in ways if way != "plain" and way not in one["greedy"]]
+
+
+def _row(name: str, one: dict[str, Any], way: str, settings: list[str]) -> list[str]:
+    version = next(iter(one["versions"].values()), "")
+    greedy = one["greedy"].get(way)
+    equal = f"{greedy['equal']} of {greedy['texts']}" if greedy else "–"
+    cells = [_cell(one["sampled"].get(setting, {}).get(way)) for setting in settings]
+    return [f"{name} {version}".strip(), way, equal, *cells]
+
+
+def _cell(verdict: dict[str, Any] | None) -> str:
+    if verdict is None:
+        return "–"
+    if not _biased(verdict):
+        return f"right ({verdict['smallest']:.2f})"
+    low, high = verdict["interval"]
+    if (low, high) == (0, 1):  # texts of probability 0: the test has no interval
+        return f"**biased** {verdict['total_variation']:.2f}, with texts that are impossible"
+    return f"**biased** {verdict['total_variation']:.2f} ({low:.2f}–{high:.2f})"
+
+
+def _biased(verdict: dict[str, Any]) -> bool:
+    """Whether both sets of seeds say so."""
+    return bool(verdict["biased"] and verdict["again"]["biased"])
+
+
+def _sentence(one: dict[str, Any]) -> str:
+    """What an engine does, in plain words."""
+    when = f"Tried on {one['date']}, {one['machine']}."
+    if "failed" in one:
+        return f"could not be tried: {one['failed']}. {when}"
+    versions = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
+    rule = f"{one['rule']} (`{one['source']}`)"
+    if not one["sampled"]:
+        return f"cannot be judged. {rule} {when} Versions: {versions}."
+    biased = [
+        f"{way} at {setting}"
+        for setting, verdicts in one["sampled"].items()
+        for way, verdict in verdicts.items()
+        if _biased(verdict)
+    ]
+    differs = [way for way, own in one["greedy"].items() if own["equal"] < own["texts"]]
+    said = [f"does not follow the target with {', '.join(biased)}" if biased else "is right here"]
+    if differs:
+        said.append(f"changes greedy texts with {', '.join(differs)}")
+    rest = [rule, one["counts"], *_figures(one)]
+    rest += [f"Left out: {setting}. {why}" for setting, why in one["skips"].items()]
+    if one.get("top_p_first"):
+        rest.append(
+            "It applies top-p before temperature; so does the distribution it is judged by."
+        )
+    return " ".join([f"{' and '.join(said)}.", *filter(None, rest), when, f"Versions: {versions}."])
+
+
+def _figures(one: dict[str, Any]) -> list[str]:
+    """The engine's own counts of a text, and missing log-probabilities."""
+    said = []
+    for way, own in one["figures"].items():
+        counts = {"drafted": own["drafted"], "accepted": own["accepted"]}
+        if known := [f"{number} {name}" for name, number in counts.items() if number is not None]:
+            said.append(f"Its own figures with {way}, {own['tokens']} tokens: {', '.join(known)}.")
+        if own["logprobs_missing"]:
+            said.append(f"With {way}, {own['logprobs_missing']} tokens have no log-probabilities.")
+    return said

@@ -53,6 +53,7 @@ class Engine:
     counts: str = ""  # what its acceptance figure counts
     top_p_first: bool = False  # whether top-p is applied before temperature
     skips: dict[str, str] = field(default_factory=dict)  # settings that it refuses, with the reason
+    samples_only: bool = False  # whether it cannot decode greedily
 
 
 def serve(engine: Engine, load: Callable[[str], Draw]) -> None:

@@ -29,6 +29,7 @@ SETTINGS: dict[str, dict[str, float]] = {
     "T = 1, repetition penalty 1.3": {"temperature": 1.0, "repetition_penalty": 1.3},
 }
 ERROR_RATE = 0.001
+LARGE = ("torch", "transformers")  # packages that environments share
 Say = Callable[[str], None]
 
 
@@ -80,6 +81,7 @@ def environment(script: Path, work: Path) -> Path:
         made.unlink(missing_ok=True)
         subprocess.run([interpreter(needs), "-m", "venv", "--clear", str(folder)], check=True)
         packages = needs["dependencies"]
+        _share(folder, packages)
         subprocess.run([*command, "--only-binary", ":all:", *packages], check=True)
     except subprocess.CalledProcessError as error:
         names = " ".join(needs["dependencies"])
@@ -88,6 +90,17 @@ def environment(script: Path, work: Path) -> Path:
         ) from None
     made.write_text(json.dumps(needs), encoding="utf-8")
     return python
+
+
+def _share(folder: Path, packages: list[str]) -> None:
+    """Let an environment find the large packages of another one that pins the same versions."""
+    large = {one for one in packages if one.partition("==")[0] in LARGE}
+    for other in sorted(folder.parent.glob("*/made.json")) if large else ():
+        pinned = json.loads(other.read_text(encoding="utf-8")).get("dependencies", [])
+        own, its = (next(each.glob("lib/*/site-packages"), None) for each in (folder, other.parent))
+        if own and its and own.parent.name == its.parent.name and large <= set(pinned):
+            (own / "shared.pth").write_text(f"{its.resolve()}\n", encoding="utf-8")
+            return
 
 
 class Running:
@@ -148,18 +161,20 @@ def trial(script: Path, models: Path, work: Path, smallest: float, say: Say) -> 
         about = engine.about
         names = ("versions", "rule", "source", "counts", "skips", "top_p_first")
         result = {name: about[name] for name in names}
-        result["greedy"] = {way: greedy(engine, way) for way in about["ways"]}
+        decodes_greedily = [] if about["samples_only"] else about["ways"]
+        result["greedy"] = {way: greedy(engine, way) for way in decodes_greedily}
         result["sampled"] = {}
         for name, settings in SETTINGS.items():
             if name in about["skips"]:
                 continue
-            for way in ["plain", *about["ways"]]:
+            for way in ["plain", *about["ways"]] if about["ways"] else []:
                 say(f"{script.stem}: {way}, {name}")
                 verdict = sampled(engine, way, settings, models, smallest, seed=0)
                 if verdict["biased"]:  # once more, with other seeds
                     verdict["again"] = sampled(engine, way, settings, models, smallest, seed=10**6)
                 result["sampled"].setdefault(name, {})[way] = verdict
-        result["figures"] = {way: figures(engine, way) for way in about["ways"]}
+        temperature = 1.0 if about["samples_only"] else 0.0
+        result["figures"] = {way: figures(engine, way, temperature) for way in about["ways"]}
     return result
 
 
@@ -227,9 +242,10 @@ def target_of(engine: Running, models: Path) -> Any:
     return wrap(model)
 
 
-def figures(engine: Running, way: str) -> dict[str, Any]:
+def figures(engine: Running, way: str, temperature: float) -> dict[str, Any]:
     """What the engine says of one text: its own counts, and log-probabilities."""
-    answer = engine.ask(Ask(PROMPT, way, max_tokens=GREEDY_TOKENS))
+    ask = Ask(PROMPT, way, max_tokens=GREEDY_TOKENS, temperature=temperature)
+    answer = engine.ask(ask)
     found = asdict(answer) | {"tokens": len(answer.token_ids)}
     logprobs = found.pop("logprobs")
     found.pop("token_ids")

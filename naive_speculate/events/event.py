@@ -159,6 +159,8 @@ class Event:
             speculative sampling: Σ min(p, q) if the token is drawn from the draft model's
             distribution q, and p(argmax q) if it is the most probable one. Of draft tokens of a
             model only.
+        matched_accept: Σ p·q there: the acceptance rate of a token drawn from q if it must equal
+            the target's own draw.
         uniform: The draw in [0, 1) that was compared with `accept_prob`; accepted if smaller.
         threshold: Typical acceptance's threshold on `target_prob`.
         draft_top, target_top, residual_top: The most probable tokens of the three distributions.
@@ -254,6 +256,7 @@ class Event:
     target_top_draft: list[float] | None = None
     sampled_accept: float | None = None
     argmax_accept: float | None = None
+    matched_accept: float | None = None
     forced: Literal["token", "text"] | None = None
     tree: Annotated[list[TreeNode], Field(max_length=MAX_TREE)] | None = None
 

@@ -108,7 +108,8 @@ class DraftSamplingRates:
     """Both ways to draft with a model, compared at the indexes that a run judged."""
 
     judged: int  # draft tokens that were judged
-    # mean acceptance rate of tokens drawn from the draft model's distribution: Σ min(p, q)
+    # mean acceptance rate of tokens drawn from the draft model's distribution: Σ min(p, q), or
+    # Σ p·q under sample matching
     sampled: float
     argmax: float  # mean acceptance rate of its most probable tokens: p(argmax q)
     used: str  # what the run did, "sampled" or "argmax"
@@ -134,13 +135,15 @@ class DraftSamplingRates:
 
 def draft_sampling_rates(events: Iterable[Event]) -> DraftSamplingRates | None:
     """Both acceptance rates from the events so far; None where they are unknown, as for copies."""
-    rates, used = [], "sampled"
+    rates, used, matches = [], "sampled", False
     for event in events:
         if event.kind == EventKind.STARTED:
             used = (event.settings or {}).get("draft_sampling", used)
+            matches = (event.settings or {}).get("verify_strategy") == "sample_match"
         judged = event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)
-        if judged and event.sampled_accept is not None and event.argmax_accept is not None:
-            rates.append((event.sampled_accept, event.argmax_accept))
+        drawn = event.matched_accept if matches else event.sampled_accept
+        if judged and drawn is not None and event.argmax_accept is not None:
+            rates.append((drawn, event.argmax_accept))
     if not rates:
         return None
     sampled, argmax = (math.fsum(values) / len(rates) for values in zip(*rates, strict=True))

@@ -34,6 +34,9 @@ MakeRandom = Callable[[int, int], RandomSource]
 """Makes a row's random source from the request's seed and the row's number among its siblings."""
 
 
+_OF_DRAFTS = 2**32  # distinguishes a row's drafts from all rows
+
+
 class _Plan(NamedTuple):
     """What is drafted for a request."""
 
@@ -111,6 +114,7 @@ class Admission:
         windows = self._windows(request, plan, random is not None or params.seed is not None)
         rows = []
         for index, pipeline in enumerate(self._pipelines(params, token_ids, limits)):
+            source = draws(seed, index)
             row = SequenceState(
                 row=first_row + index,
                 prompt_token_ids=token_ids,
@@ -120,7 +124,8 @@ class Admission:
                 drafter=drafter,
                 window=windows.new(),
                 detail=request.detail,
-                random=draws(seed, index),
+                random=source,
+                draft_random=draws(seed, index + _OF_DRAFTS) if verifier.matches_draws else source,
                 pipeline=pipeline,
                 stop_token_ids=limits.stop_token_ids,
                 end_token_ids=limits.end_token_ids,

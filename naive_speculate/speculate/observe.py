@@ -27,6 +27,8 @@ from naive_speculate.text import Vocabulary
 
 TOP_TOKENS = 8
 DISTANCE_DIGITS = 6
+COMPARED = tuple(name for name in VerifyStrategy if not VERIFIERS[name].matches_draws)
+"""Strategies that judge the drafts of another one's step: they need no draws of their own."""
 
 
 def observe(rows: Sequence[SequenceState], step: Step, vocabulary: Vocabulary) -> list[Outcome]:
@@ -127,6 +129,7 @@ class Probabilities:
     next_prob: Any
     draft_prob: Any
     sampled_accept: Any
+    matched_accept: Any
     argmax_accept: Any
     threshold: Any
 
@@ -146,10 +149,11 @@ class Probabilities:
                 expected[members] = rates.to(probs.dtype)
         at = torch.arange(len(rows), device=probs.device)
         next_probs = probs[at, verdict.num_accepted.clamp_max(k)]
-        sampled = argmax = None
+        sampled = matched = argmax = None
         if k and draft.probs is not None:
             model_probs = _model_probs(draft, probs)
             sampled = overlap(probs[:, :k], model_probs)
+            matched = torch.linalg.vecdot(probs[:, :k], model_probs).clamp_max(1.0)
             argmax = pick(probs[:, :k], model_probs.argmax(dim=-1))
         return cls(
             accept_prob=verdict.accept_probs.to(probs.dtype),
@@ -159,6 +163,7 @@ class Probabilities:
             next_prob=pick(next_probs, step.next_token_ids),
             draft_prob=pick(q, draft.token_ids),
             sampled_accept=sampled,
+            matched_accept=matched,
             argmax_accept=argmax,
             threshold=verdict.thresholds,
         )
@@ -179,6 +184,7 @@ class Probabilities:
             exact = not verifier.greedy and not verifier.lossy
             if exact and from_model and alone and self.sampled_accept is not None:
                 values["sampled_accept"] = self.sampled_accept[index][:length]
+                values["matched_accept"] = self.matched_accept[index][:length]
                 values["argmax_accept"] = self.argmax_accept[index][:length]
         if verifier.has_thresholds and self.threshold is not None:
             values["threshold"] = self.threshold[index][:length]
@@ -256,7 +262,7 @@ class Others:
     """How many of the same drafts every strategy accepts, given the same draws; computed by the
     verifiers themselves."""
 
-    accepted: Any  # in the order of `VerifyStrategy`, `[number of strategies, batch_size]`
+    accepted: Any  # in the order of `COMPARED`, `[number of strategies, batch_size]`
     typical_distances: Any  # `[batch_size, k]`; None where they are unknown
 
     @classmethod
@@ -267,7 +273,7 @@ class Others:
             return None
         q, lengths = draft.probs.to(probs.dtype), p.judged_lengths(draft)
         accepted, distances = list[torch.Tensor](), None
-        for strategy in VerifyStrategy:
+        for strategy in COMPARED:
             verifier = VERIFIERS[strategy]
             target = p.scores if verifier.greedy else probs
             verdict = verifier.judge(target, q, draft.token_ids, step.r, lengths)
@@ -283,7 +289,7 @@ class Others:
         if row.greedy or not outcome.draft_token_ids:
             return
         outcome.others = {}
-        for strategy, accepted in zip(VerifyStrategy, self.accepted, strict=True):
+        for strategy, accepted in zip(COMPARED, self.accepted, strict=True):
             verifier = VERIFIERS[strategy]
             has_draws = row.verifier.needs_uniforms or not verifier.needs_uniforms
             if verifier is not row.verifier and has_draws:

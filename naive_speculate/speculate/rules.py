@@ -48,6 +48,8 @@ class Verifier(Protocol):
     lossy: bool = False  # whether the output distribution differs from the target's
     judges_all: bool = False  # whether drafts after a rejected one are judged too
     needs_uniforms: bool = True  # whether a uniform draw decides about each draft
+    # whether each draft is compared with the target's own draw; `judge` then gets these draws
+    matches_draws: bool = False
     has_thresholds: bool = False  # whether its verdicts carry thresholds
 
     def judge(
@@ -64,7 +66,9 @@ class Verifier(Protocol):
             target_probs: Shape `[batch_size, k + 1, vocab_size]`.
             draft_probs: Shape `[batch_size, k, vocab_size]`.
             draft_token_ids: int64, shape `[batch_size, k]`.
-            uniforms: Draws from [0, 1), float64, shape `[batch_size, k]`.
+            uniforms: Draws from [0, 1), float64, shape `[batch_size, k]`; if `matches_draws`,
+                token ids that were drawn from `target_probs`, up to the first that is not the
+                draft, then 0.
             lengths: int64, shape `[batch_size]`: drafts in each row; what comes after them is
                 padding.
         """

@@ -57,7 +57,9 @@ class SequenceState:
     drafter: str  # name of its drafter
     window: Window  # how many tokens to draft
     detail: Detail  # how much its events report
-    random: RandomSource  # the source of all its draws
+    random: RandomSource  # the source of all its draws, except of drafts
+    # the source of its drafts' draws; another one where seeded texts are those of plain decoding
+    draft_random: RandomSource
     pipeline: LogitsPipeline  # turns logits into its probabilities
     stop_token_ids: frozenset[int]  # tokens that end it
     end_token_ids: frozenset[int]  # those of them that are the model's own end
@@ -233,13 +235,15 @@ class SequenceState:
 
     def save(self) -> tuple[Any, ...]:
         """State that a step may change before it is committed, for `restore`."""
-        return self.num_steps, self.random.state(), self.window.saved()  # type: ignore[attr-defined]
+        draws = [each.state() for each in (self.random, self.draft_random)]  # type: ignore[attr-defined]
+        return self.num_steps, draws, self.window.saved()
 
     def restore(self, saved: tuple[Any, ...]) -> bool:
         """Undo a step that was not committed; returns whether anything was undone."""
-        num_steps, random, window = saved
+        num_steps, draws, window = saved
         if self.num_steps != num_steps or self.ended:
             return False
-        self.random.restore(random)  # type: ignore[attr-defined]
+        for source, state in zip((self.random, self.draft_random), draws, strict=True):
+            source.restore(state)  # type: ignore[attr-defined]
         self.window = window
         return True

@@ -5,6 +5,7 @@ a batch.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -66,7 +67,7 @@ def step(rows: Sequence[SequenceState], propose: Propose, score: Score) -> Step:
     draft = propose(rows)  # x₁ … x_γ ~ q₁ … q_γ, each row its own γ
     logits, features = score(rows, draft)  # the target over x₁ … x_γ, in one forward
     p = distributions(rows, logits, draft)  # p₁ … p_{γ+1}, after temperature, top-p and the rest
-    r = uniforms(rows, draft)  # r₁ … r_γ ~ U(0, 1)
+    r = uniforms(rows, draft, p)  # r₁ … r_γ ~ U(0, 1)
     verdict = judge(
         rows, p, draft, r
     )  # n accepted: rᵢ < pᵢ(xᵢ) / qᵢ(xᵢ);  p' = norm(max(0, p_{n+1} − q_{n+1}))
@@ -89,23 +90,32 @@ def distributions(
     return Distributions(scores, probs, count_leading(usable))
 
 
-def uniforms(rows: Sequence[SequenceState], draft: Proposal) -> torch.Tensor:
-    """A uniform draw below 1 for each draft whose verifier needs one, else 0; float64, on MPS
-    float32, `[batch_size, k]`."""
+def uniforms(rows: Sequence[SequenceState], draft: Proposal, p: Distributions) -> torch.Tensor:
+    """What decides about each draft, else 0: a uniform draw below 1, or the target's own draw;
+    float64, on MPS float32, `[batch_size, k]`."""
     k, device = draft.token_ids.shape[1], draft.token_ids.device
     dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
-    counts = [
-        length if row.verifier.needs_uniforms else 0
-        for row, length in zip(rows, draft.lengths, strict=True)
-    ]
+    most = 1 - (2**-24 if dtype == torch.float32 else 2**-53)  # more would round to 1
     draws = [
-        [row.random.uniform() for _ in range(count)]
-        for row, count in zip(rows, counts, strict=True)
+        [min(row.random.uniform(), most) for _ in range(length)]
+        if row.verifier.needs_uniforms
+        else own_draws(index, row, draft, p)
+        for index, (row, length) in enumerate(zip(rows, draft.lengths, strict=True))
     ]
-    found = on_device([row + [0.0] * (k - len(row)) for row in draws], device, dtype)
-    return (
-        found.clamp_max(1 - 2**-24) if dtype == torch.float32 else found
-    )  # a draw just below 1 would round to 1
+    return on_device([row + [0.0] * (k - len(row)) for row in draws], device, dtype)
+
+
+def own_draws(index: int, row: SequenceState, draft: Proposal, p: Distributions) -> list[float]:
+    """The target's own draws, if the row's verifier compares drafts with them. They end at the
+    first that differs, where plain decoding would continue with the same random source."""
+    found: list[float] = []
+    if row.verifier.matches_draws and draft.lengths[index]:
+        length = int(p.judged_lengths(draft)[index])
+        for token, probs in zip(draft.token_ids[index, :length], p.best_known[index], strict=False):
+            found.append(int(row.random.categorical(probs)))
+            if found[-1] != token:
+                break
+    return found
 
 
 def by_verifier(
@@ -137,7 +147,11 @@ def judge(
     if len(groups) == 1:
         return verdicts[rows[0].verifier]
     merged = _merge(list(verdicts.values()), [members for _, members in groups], len(rows))
-    return merged._replace(drawn=[verdicts[row.verifier].next_probs is not None for row in rows])
+    drawn = {  # in the order of each verifier's rows
+        verifier: iter(own.drawn or repeat(own.next_probs is not None))
+        for verifier, own in verdicts.items()
+    }
+    return merged._replace(drawn=[next(drawn[row.verifier]) for row in rows])
 
 
 def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:

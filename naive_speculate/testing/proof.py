@@ -39,7 +39,14 @@ MAX_VOCABULARY = 8
 _COARSE = 1e-6
 _WITH_BLOCK = ("block", BlockDrafter)
 _WITH_HEAD = ("head", "suffix+head", HeadDrafter, SuffixHeadDrafter, *_WITH_BLOCK)
-_ATTRIBUTES = ("greedy", "lossy", "judges_all", "needs_uniforms", "has_thresholds")
+_ATTRIBUTES = (
+    "greedy",
+    "lossy",
+    "judges_all",
+    "needs_uniforms",
+    "matches_draws",
+    "has_thresholds",
+)
 
 
 @dataclass(frozen=True)

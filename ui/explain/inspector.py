@@ -41,6 +41,9 @@ OBSTACLES = {
         "Nothing is drawn here, so nothing can be repeated. Run speculative sampling at temperature"
         " 0.7: there p/q decides."
     ),
+    VerifyStrategy.SAMPLE_MATCH: (
+        "There is no draw to repeat: a draft token is accepted if it is the target's own draw."
+    ),
     VerifyStrategy.TYPICAL_ACCEPTANCE: (
         "There is no draw to repeat: a draft token is accepted if its target probability "
         "exceeds the threshold."

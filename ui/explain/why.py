@@ -94,7 +94,8 @@ def _rule(event: Event, settings: dict[str, Any]) -> VerifyStrategy:
     # The event decides if possible: a verdict of probability 0 or 1 without a draw is greedy.
     if name == VerifyStrategy.GREEDY_MATCH or settings.get("temperature") == 0:
         return VerifyStrategy.GREEDY_MATCH
-    if event.uniform is None and event.accept_prob in (0, 1):
+    certain = event.uniform is None and event.accept_prob in (0, 1)
+    if certain and name != VerifyStrategy.SAMPLE_MATCH:
         return VerifyStrategy.GREEDY_MATCH
     return (
         VerifyStrategy(name)
@@ -323,6 +324,17 @@ def _typical(case: Case) -> list[str]:
     return [*sentences, *([] if accepted else _instead(case)), LOSSY]
 
 
+def _matching(case: Case) -> list[str]:
+    event = case.event
+    if event.target_prob is None:
+        return [_verdict_alone(case), NO_NUMBERS]
+    gave = f"The target gives {quoted(event)} probability {number(event.target_prob)}"
+    rule = "Sample match accepts a draft token only if the target's own draw is the same token."
+    if event.kind == EventKind.ACCEPTED:
+        return [f"{gave}, and drew it too: accepted.", rule]
+    return [f"{gave}, and drew another token: rejected.", *_instead(case), rule]
+
+
 def uncertainty(entropy: float) -> str:
     """An entropy in words: the number of equally probable tokens with the same entropy."""
     choices = math.exp(min(entropy, 30.0))
@@ -342,6 +354,8 @@ def _resampled(case: Case) -> list[str]:
     )
     if case.rule == VerifyStrategy.GREEDY_MATCH:
         return [replaces, f"It is the target's most probable token{_at(event.target_prob)}."]
+    if case.rule == VerifyStrategy.SAMPLE_MATCH:
+        return [replaces, f"It is the target's own draw there{_had(case, event)}."]
     if case.rule == VerifyStrategy.TYPICAL_ACCEPTANCE or (
         old is not None and old.threshold is not None
     ):
@@ -432,6 +446,7 @@ OF_RULES: dict[VerifyStrategy, Reasons] = {
     VerifyStrategy.GREEDY_MATCH: _greedy,
     VerifyStrategy.SPECULATIVE_SAMPLING: _sampling,
     VerifyStrategy.BLOCK_VERIFICATION: _block,
+    VerifyStrategy.SAMPLE_MATCH: _matching,
     VerifyStrategy.TYPICAL_ACCEPTANCE: _typical,
 }
 """How each rule explains an accepted or rejected token."""

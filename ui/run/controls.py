@@ -39,6 +39,7 @@ STRATEGIES = [
     ("Speculative sampling", "speculative_sampling"),
     ("Greedy match", "greedy_match"),
     ("Block verification", "block_verification"),
+    ("Sample match", "sample_match"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
 OWN_DRAFTER = (

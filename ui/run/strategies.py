@@ -42,10 +42,15 @@ ABOUT = {
     "greedy_match": "the text of temperature 0",
     "speculative_sampling": "the target's distribution exactly",
     "block_verification": "the target's distribution exactly",
+    "sample_match": "the target's distribution exactly",
     "typical_acceptance": "another distribution",
 }
 """The output of each strategy."""
-DRAWING = (VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION)
+DRAWING = (
+    VerifyStrategy.SPECULATIVE_SAMPLING,
+    VerifyStrategy.BLOCK_VERIFICATION,
+    VerifyStrategy.SAMPLE_MATCH,
+)
 """Strategies with draws. For the others the expected number is what they accept."""
 
 
@@ -112,12 +117,16 @@ def _expected(window: Sequence[Event], accepted: Mapping[str, int]) -> dict[str,
     expected: dict[str, float] = {
         name: count for name, count in accepted.items() if name not in DRAWING
     }
+    matching = [p for draft in window if (p := draft.target_prob) is not None and p >= 0]
+    if len(matching) == len(window):  # a draft is accepted with the target's probability of it
+        expected[VerifyStrategy.SAMPLE_MATCH] = expected_accepted(matching)
     probs = [(draft.target_prob, draft.draft_prob) for draft in window]
     ratios = [p / q for p, q in probs if p is not None and q is not None and p >= 0 and q > 0]
     if len(ratios) == len(window):
         expected |= {
             name: expected_accepted(ratios, block=name == VerifyStrategy.BLOCK_VERIFICATION)
             for name in DRAWING
+            if name != VerifyStrategy.SAMPLE_MATCH
         }
     return expected
 

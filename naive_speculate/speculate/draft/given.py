@@ -44,7 +44,9 @@ class _Given(BatchDrafter):
             probs[number, 0] = own.probs[number, 0] * (1 - one.prob)
             probs[number, 0, first] += one.prob
             # Always drawn, so that a seed's next draws do not depend on the draft.
-            left_to_it = row.random.categorical(own.probs.new_tensor([one.prob, 1 - one.prob]))
+            left_to_it = row.draft_random.categorical(
+                own.probs.new_tensor([one.prob, 1 - one.prob])
+            )
             token_ids[number, 0] = drawn = int(own.token_ids[number, 0]) if left_to_it else first
             rest = rest[: limit - 1] if drawn == first else []
             for index, token in enumerate(rest, start=1):

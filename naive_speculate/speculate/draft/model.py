@@ -227,4 +227,4 @@ class DrawnWindow:
         may_draw = self.drawing[index] and len(self._probs) <= self._limits[index]
         if not row.draws_drafts or not may_draw:
             return scores.argmax()
-        return row.random.categorical(self._probs[-1][index])
+        return row.draft_random.categorical(self._probs[-1][index])

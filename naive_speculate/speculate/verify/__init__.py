@@ -7,18 +7,20 @@ from naive_speculate.speculate.rules import Verifier
 from naive_speculate.speculate.verify.block import BlockVerifier
 from naive_speculate.speculate.verify.greedy import GreedyVerifier
 from naive_speculate.speculate.verify.rejection import RejectionSampler
+from naive_speculate.speculate.verify.sample_match import SampleMatchVerifier
 from naive_speculate.speculate.verify.typical import TypicalAcceptanceSampler
 
 
 class VerifyStrategy(StrEnum):
-    """How drafts are judged. Speculative sampling and block verification give exactly the
-    target's distribution; greedy match writes what the target writes at temperature 0, whatever
-    the temperature; typical acceptance is lossy."""
+    """How drafts are judged. Speculative sampling, block verification and sample matching give
+    exactly the target's distribution; greedy match writes what the target writes at temperature
+    0, whatever the temperature; typical acceptance is lossy."""
 
     GREEDY_MATCH = "greedy_match"
     SPECULATIVE_SAMPLING = "speculative_sampling"
     TYPICAL_ACCEPTANCE = "typical_acceptance"
     BLOCK_VERIFICATION = "block_verification"
+    SAMPLE_MATCH = "sample_match"
 
 
 VERIFIERS: dict[str, Verifier] = {
@@ -26,6 +28,7 @@ VERIFIERS: dict[str, Verifier] = {
     VerifyStrategy.SPECULATIVE_SAMPLING: RejectionSampler(),
     VerifyStrategy.TYPICAL_ACCEPTANCE: TypicalAcceptanceSampler(),
     VerifyStrategy.BLOCK_VERIFICATION: BlockVerifier(),
+    VerifyStrategy.SAMPLE_MATCH: SampleMatchVerifier(),
 }
 """Verifiers by the name that `verify_strategy` takes; `VERIFIERS["mine"] = Mine()` adds one."""
 
@@ -45,6 +48,7 @@ __all__ = [
     "BlockVerifier",
     "GreedyVerifier",
     "RejectionSampler",
+    "SampleMatchVerifier",
     "TypicalAcceptanceSampler",
     "Verifier",
     "VerifyStrategy",

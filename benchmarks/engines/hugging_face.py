@@ -1,0 +1,58 @@
+"""What adapters of libraries around transformers models share: the models, and the control. It runs
+in an engine's own environment."""
+
+from typing import Any
+
+import torch
+from serve import Ask
+from transformers import AutoModelForCausalLM, GenerationConfig
+
+NO_TOP_P = {"T = 0.7, top-p 0.9": "It has no top-p."}
+NO_PENALTY = {"T = 1, repetition penalty 1.3": "It has no repetition penalty."}
+
+
+def models(folder: str) -> tuple[Any, Any]:
+    """Target and draft, in float32."""
+    torch.set_num_threads(1)
+    target, draft = (
+        AutoModelForCausalLM.from_pretrained(f"{folder}/{name}", dtype=torch.float32).eval()
+        for name in ("target", "draft")
+    )
+    return target, draft
+
+
+def settings(ask: Ask) -> GenerationConfig:
+    """The request as transformers' configuration."""
+    sampling: dict[str, Any] = {"temperature": ask.temperature, "top_p": ask.top_p, "top_k": 0}
+    return GenerationConfig(
+        max_new_tokens=ask.max_tokens,
+        do_sample=ask.temperature > 0,
+        repetition_penalty=ask.repetition_penalty,
+        eos_token_id=0,
+        pad_token_id=0,
+        **(sampling if ask.temperature else {}),
+    )
+
+
+def plain(target: Any, ask: Ask) -> list[int]:
+    """transformers' own plain decoding: the control of engines without one."""
+    ids = torch.tensor([ask.prompt])
+    found = target.generate(
+        ids, attention_mask=torch.ones_like(ids), generation_config=settings(ask)
+    )
+    return list(found[0, len(ask.prompt) :].tolist())
+
+
+class Identity:
+    """A tokenizer whose texts are lists of token ids, for engines that take and give texts."""
+
+    eos_token_id = 0
+    eos_token = pad_token = "<e>"
+
+    def encode(self, ids: list[int], return_tensors: str = "pt") -> torch.Tensor:
+        """Token ids, shape `[1, tokens]`."""
+        return torch.tensor([ids])
+
+    def decode(self, ids: torch.Tensor, skip_special_tokens: bool = True) -> list[int]:
+        """The same as a list."""
+        return list(ids.tolist())
