@@ -52,7 +52,7 @@ TERMS = re.compile(
     r"|Schema|[Tt]ales|Leviathan|Kalman|Matias|Chen|Llama|T5-small|DDR5|transformers|EAGLE"
     r"|vLLM|llama\.cpp|SGLang|TensorRT-LLM|LMDeploy|LM Studio|tabbyAPI"
     r"|DeepSeek|GLM|DFlash|PARD|n-gram|Esc|Page (?:Up|Down)|Gradio"
-    r"|python -m|differ|\d+B|AMD EPYC|Intel.*|common\.complete|noisy)(?![A-Za-z])"
+    r"|--[a-z-]+ (?:probabilistic|int8)|python -m|differ|\d+B|AMD EPYC|Intel.*|common\.complete|noisy)(?![A-Za-z])"
 )
 """Names, units and signs that are the same in Chinese, and a token's number with its piece."""
 

@@ -350,7 +350,7 @@ def test_transformers_own_mtp_is_watched_and_drafts_the_same_tokens(tmp_path):
 def test_several_layers_draft_what_transformers_own_generate_drafts(layout, tmp_path):
     """transformers 5.23, `generate(use_mtp=True)`: a draft token of each layer."""
     pair, prompt = load(build(layout, tmp_path)[0]), [3, 5, 7, 11]
-    # its loader knows the layers of the published sizes; these follow the tiny target's two
+    # its loader has the layers of the published sizes; these follow the tiny target's two
     numbers = "|".join(str(2 + index) for index in range(depth(layout)))
     pair.target.model._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.({numbers})\."]
     trace = watch(pair.target.model, None, prompt, use_mtp=True, max_new_tokens=16, do_sample=False)

@@ -146,7 +146,7 @@ def test_a_run_that_cannot_be_or_fails_says_why_after_its_last_event(engine):
         SamplingParams(logits_processors=[bad]),
     )
     for request, error, said, last in (
-        (Request([1], SamplingParams(max_tokens=10**7)), ValueError, "max_tokens may be", []),
+        (Request([1], SamplingParams(max_tokens=10**7)), ValueError, "max_tokens must be", []),
         (Request([], LONG), ValueError, "prompt is empty", []),
         (Request([1], fails), Trouble, "a wheel came off", [FinishReason.ERROR]),
     ):

@@ -19,7 +19,7 @@ from ui.host.process import CHECKED, payload
 from ui.page import open_queue
 
 RETIRED = {
-    "step": r"rounds?",
+    "step": r"rounds?(?! or draft| the weights|\*\* the weights)",
     "draft token": r"guess(?:es|ed)?",
     "accepted": r"kept",
     "rejected": r"refus(?:ed|es|al)",

@@ -152,22 +152,7 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
     shown = _tokens_shown(
         event, [entry for _, top, _ in series for entry in top or []], known.get("target", {})
     )
-    if event.kind != EventKind.PROPOSED:
-        # Each model's probabilities of the other's tokens, if the verdict event has them.
-        target_crossed = zip(drafted.draft_top or (), drafted.draft_top_target or (), strict=False)
-        draft_crossed = zip(drafted.target_top or (), drafted.target_top_draft or (), strict=False)
-        for name, crossed in (("target", target_crossed), ("draft", draft_crossed)):
-            for entry, prob in crossed:
-                known.get(name, {}).setdefault(entry.token_id, prob)
-    rejected = case.first(EventKind.REJECTED)
-    if (
-        "residual" in known
-        and rejected is not None
-        and rejected.token_id is not None
-        and case.rule == VerifyStrategy.SPECULATIVE_SAMPLING
-        and not case.settings.get("tree")
-    ):  # it was rejected because q exceeds p, so max(0, p − q) is 0
-        known["residual"].setdefault(rejected.token_id, 0.0)
+    _add_crossed(known, case, drafted)
     tokens: list[dict[str, Any]] = [
         {
             "text": visible(token.text, LABEL_LENGTH),
@@ -185,6 +170,26 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
     elif any(None in token["probs"] for token in tokens):
         takeaway += "; tokens marked – are part of “all others”"
     return {"takeaway": takeaway, "series": list(known), "tokens": tokens, "rest": rest}
+
+
+def _add_crossed(known: dict[str, dict[int, float]], case: Case, drafted: Event) -> None:
+    """Add to the known probabilities each model's of the other's tokens, if the verdict event has
+    them, and the rejected token's in the residual."""
+    if case.event.kind != EventKind.PROPOSED:
+        target_crossed = zip(drafted.draft_top or (), drafted.draft_top_target or (), strict=False)
+        draft_crossed = zip(drafted.target_top or (), drafted.target_top_draft or (), strict=False)
+        for name, crossed in (("target", target_crossed), ("draft", draft_crossed)):
+            for entry, prob in crossed:
+                known.get(name, {}).setdefault(entry.token_id, prob)
+    rejected = case.first(EventKind.REJECTED)
+    if (
+        "residual" in known
+        and rejected is not None
+        and rejected.token_id is not None
+        and case.rule == VerifyStrategy.SPECULATIVE_SAMPLING
+        and not case.settings.get("tree")
+    ):  # it was rejected because q exceeds p, so max(0, p − q) is 0
+        known["residual"].setdefault(rejected.token_id, 0.0)
 
 
 def _tokens_shown(

@@ -231,7 +231,7 @@ def build_settings(
 def _group(title: str) -> Iterator[None]:
     """A group of the drawer's settings, under its title."""
     with gr.Column(elem_classes="ns-group"):
-        gr.HTML(f"<h3>{title}</h3>", apply_default_css=False)
+        gr.HTML(f"<h2>{title}</h2>", apply_default_css=False)
         yield
 
 

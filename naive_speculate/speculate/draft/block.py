@@ -29,7 +29,7 @@ class BlockDrafter(SlotDrafter):
     title = "Block drafter"
     about = (
         "Drafts a whole window in one pass from the target's hidden states: DFlash, DFlash 2,"
-        " DSpark, P-EAGLE or XPress. For long windows, if one was trained for it."
+        " DSpark, P-EAGLE or XPress."
     )
 
     @staticmethod
