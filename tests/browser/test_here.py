@@ -6,11 +6,14 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Response, Route, expect
 
 from naive_speculate import SpeculativeDecoder
+from naive_speculate.infer.forward import forward_of
+from naive_speculate.infer.slots import SlotPool
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, LocalEngine
 from tests.browser.steps import (
@@ -81,15 +84,16 @@ def test_a_run_waits_for_the_pair_and_the_notice_goes_by_itself(served, chromium
 
 
 @pytest.fixture
-def slow(small_decoder: SpeculativeDecoder, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The target takes its time, but no core's, so that no run ends by itself while a test looks
     on."""
-    forward, goes_on = small_decoder.pair.target.forward, threading.Event()
-    monkeypatch.setattr(
-        small_decoder.pair.target,
-        "forward",
-        lambda *args, **kwargs: (goes_on.wait(0.3), forward(*args, **kwargs))[1],
-    )
+    goes_on = threading.Event()
+
+    def waiting(pool: SlotPool) -> Callable[..., Any]:
+        forward = forward_of(pool.model)
+        return lambda *args, **kwargs: (goes_on.wait(0.3), forward(*args, **kwargs))[1]
+
+    monkeypatch.setattr(SlotPool, "forward", property(waiting))  # of batches that exist, too
     yield
     goes_on.set()
 
