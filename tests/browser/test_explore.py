@@ -134,6 +134,7 @@ def test_a_sweep_fills_maps_curves_table_and_file_batches_are_mapped_and_a_stopp
     for row, line in zip(rows.all_inner_texts(), saved, strict=True):
         assert percent(float(line["acceptance_rate"])) in row
         assert f"{float(line['speedup']):.2f}×" in row
+    see_chart(page, "explore-speedup")
     for line in saved:  # the recorded map stays until this one is drawn
         expect(page.locator("#explore-speedup .heatmaplayer")).to_contain_text(
             f"{float(line['speedup']):.2f}"
