@@ -50,7 +50,7 @@ TERMS = re.compile(
     r" Speculate|English|Español|HTML|SVG|PNG|JSONL?|CSV|SXM|API|MTP|KV|FP8"
     r"|[KMGT]B|ms|GHz|TFLOPS|[TG]B/s|NVIDIA|XXL|ln|b?float(?:32|16)|nat|min|max|[Tt]op-[pk]|[Mm]in-p|argmax|logit"
     r"|Schema|[Tt]ales|Leviathan|Kalman|Matias|Chen|Llama|T5-small|DDR5|transformers|EAGLE"
-    r"|vLLM|llama\.cpp|SGLang|TensorRT-LLM|LMDeploy|LM Studio|tabbyAPI"
+    r"|vLLM|mlx-lm|llama\.cpp|SGLang|TensorRT-LLM|LMDeploy|LM Studio|tabbyAPI"
     r"|DeepSeek|GLM|DFlash|PARD|n-gram|Esc|Page (?:Up|Down)|Gradio"
     r"|--[a-z-]+ (?:probabilistic|int8)|python -m|differ|\d+B|AMD EPYC|Intel.*|common\.complete|noisy)(?![A-Za-z])"
 )
