@@ -3,9 +3,7 @@
 # ///
 """drafters: It has nothing to judge drafts with."""
 
-from collections.abc import Callable
-
-from serve import Answer, Ask, Engine, serve
+from serve import Engine, serve
 
 ENGINE = Engine(
     packages=["drafters"],
@@ -14,12 +12,4 @@ ENGINE = Engine(
     source="drafters/__init__.py",
 )
 
-
-def load(folder: str) -> Callable[[Ask], Answer]:
-    def draw(ask: Ask) -> Answer:
-        raise NotImplementedError(ENGINE.rule)
-
-    return draw
-
-
-serve(ENGINE, load)
+serve(ENGINE)

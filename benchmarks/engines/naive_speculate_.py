@@ -4,9 +4,7 @@
 # ///
 """The original naive-speculate, which owns this name on PyPI and needs Python 3.14."""
 
-from collections.abc import Callable
-
-from serve import Answer, Ask, Engine, serve
+from serve import Engine, serve
 
 ENGINE = Engine(
     packages=["naive-speculate"],
@@ -15,12 +13,4 @@ ENGINE = Engine(
     source="naive_speculate/speculate",
 )
 
-
-def load(folder: str) -> Callable[[Ask], Answer]:
-    def draw(ask: Ask) -> Answer:
-        raise NotImplementedError(ENGINE.rule)
-
-    return draw
-
-
-serve(ENGINE, load)
+serve(ENGINE)

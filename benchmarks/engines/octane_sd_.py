@@ -3,23 +3,13 @@
 # ///
 """octane-sd: It drafts nothing yet."""
 
-from collections.abc import Callable
-
-from serve import Answer, Ask, Engine, serve
+from serve import Engine, serve
 
 ENGINE = Engine(
     packages=["octane-sd"],
     ways=[],
-    rule="A stub: octane serve ends with NotImplementedError.",
+    rule="Its server and its decoder are not written yet: octane serve ends with an error.",
     source="octane/cli.py",
 )
 
-
-def load(folder: str) -> Callable[[Ask], Answer]:
-    def draw(ask: Ask) -> Answer:
-        raise NotImplementedError(ENGINE.rule)
-
-    return draw
-
-
-serve(ENGINE, load)
+serve(ENGINE)

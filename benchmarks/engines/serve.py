@@ -56,14 +56,17 @@ class Engine:
     samples_only: bool = False  # whether it cannot decode greedily
 
 
-def serve(engine: Engine, load: Callable[[str], Draw]) -> None:
-    """Answer the requests on standard input until it ends; `load` gets the models' folder."""
+def serve(engine: Engine, load: Callable[[str], Draw] | None = None) -> None:
+    """Answer the requests on standard input until it ends; `load` gets the models' folder. An
+    engine that has nothing to try has no `load`, and answers nothing."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # libraries print to standard output
     with contextlib.redirect_stdout(sys.stderr):
-        draw = load(sys.argv[1])
+        draw = None if load is None else load(sys.argv[1])
         versions = {name: version(name) for name in engine.packages}
         _say(answers, asdict(engine) | {"versions": versions})
+        if draw is None:
+            return
         for line in sys.stdin:
             _say(answers, asdict(draw(Ask(**json.loads(line)))))
 
