@@ -105,10 +105,9 @@ def _how(option: "Option") -> dict[str, Any]:
     if option.form is float:
         return {"type": number, "metavar": "X"}
     if option.form is int:
-        words = [
-            *option.among,
-            *["none"] * (option.none is not None and option.default is not None),
-        ]
+        words = [*option.among]
+        if option.none is not None and option.default is not None:
+            words.append("none")
         return {"type": number_or(words) if words else whole_number, "metavar": "N"}
     return {"metavar": option.name.rpartition("_")[2].upper()}
 
