@@ -1,5 +1,5 @@
-"""From logits to probabilities: every sampling parameter that changes the distribution, and
-batches of sequences.
+"""From logits to probabilities: every sampling parameter that changes the distribution,
+batches of sequences, and sums over distributions.
 
 Target and draft use the same pipeline. What depends on history (penalties, min_tokens,
 bad_words, grammars, custom processors) is computed at each index of the draft window with the
@@ -276,6 +276,32 @@ def batch_probabilities(
         )
     lost = probs[..., 0].isnan()
     return probs.masked_fill_(lost[..., None], 1 / probs.shape[-1]), ~lost
+
+
+def entropy(probs: torch.Tensor) -> torch.Tensor:
+    """Entropies in nats over the last dimension; faster than `torch.special.entr`."""
+    least = torch.finfo(probs.dtype).tiny  # keeps the logarithm of 0 finite; it is multiplied by 0
+    return 0.0 - torch.linalg.vecdot(probs, probs.clamp_min(least).log_())
+
+
+def overlap(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
+    """Σ min(target, draft) of distributions `[..., vocab_size]`: the probability, shape `[...]`,
+    that speculative sampling accepts a token drawn from the draft (Leviathan et al. 2023,
+    Theorem 3.5). Where the draft is certain of a token, it is the target's probability of that
+    token."""
+    return torch.minimum(target_probs, draft_probs).sum(dim=-1).clamp_max(1.0)
+
+
+def residual(
+    target_probs: torch.Tensor, draft_probs: torch.Tensor, scale: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The distribution ∝ max(0, scale · target − draft), shape `[..., vocab_size]`, with `scale`
+    `[...]` or 1; the target's own where that is 0 everywhere. Unscaled, it is so only where the
+    two are equal, and there no draft is ever rejected."""
+    scaled = target_probs if scale is None else scale[..., None] * target_probs
+    left = (scaled - draft_probs).clamp_min(0)
+    total = left.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, left / total, target_probs)
 
 
 def _cooled(scores: torch.Tensor, temperature: float) -> torch.Tensor:
