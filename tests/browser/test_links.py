@@ -76,7 +76,7 @@ def test_a_link_shows_the_run_that_is_kept_or_runs_it_again_and_the_same_round_a
     assert shown_run(page) == "recorded"
 
 
-def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_the_controls_as_its_run_had_them(
+def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_the_controls(
     open_page, tmp_path
 ):
     recorded = Trace.load(SPECULATIVE)

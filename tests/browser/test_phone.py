@@ -236,7 +236,7 @@ def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_move
     expect(page.locator(TIP)).to_be_hidden()
 
 
-def test_every_chart_is_drawn_in_the_theme_s_colours_no_width_scrolls_sideways_and_the_theme_button_is_remembered(
+def test_charts_have_the_theme_s_colours_no_width_scrolls_sideways_and_the_theme_is_remembered(
     open_page,
 ):
     """The charts of the lessons are looked at in test_learn.py."""
@@ -308,7 +308,7 @@ def test_a_stage_that_never_comes_does_not_leave_the_reader_without_a_way_out(se
     page.close()
 
 
-def test_under_a_name_that_no_one_configured_the_page_works_asks_only_there_and_markup_in_it_runs_no_script(
+def test_under_an_unconfigured_name_the_page_works_asks_only_there_and_runs_no_script_in_markup(
     server, chromium
 ):
     page, asked = chromium.new_page(), set[str]()

@@ -113,7 +113,7 @@ def _numbers_and_charts_follow(page: Page, recorded: Trace) -> None:
     assert asked == []
 
 
-def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbers_and_charts_follow_without_the_server(
+def test_a_recorded_run_moves_by_steps_and_plays_and_numbers_and_charts_follow_without_the_server(
     page,
 ):
     recorded = Trace.load(SPECULATIVE)
@@ -278,7 +278,7 @@ def a_saved_run_replays_alone(page, chromium, recorded, tmp_path):
     context.close()
 
 
-def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_its_own_without_any_network(
+def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_without_any_network(
     page, chromium, tmp_path
 ):
     charts = page.locator("#charts .ns-chart")

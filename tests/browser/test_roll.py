@@ -97,7 +97,7 @@ def the_die_is_in_the_reader_s_hand(page, event):
     expect(verdict).to_contain_text("rejected")
 
 
-def test_luck_is_distinguished_from_skill_and_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_its_step_saved(
+def test_luck_is_distinguished_from_skill_and_a_draft_s_die_is_in_the_reader_s_hand(
     open_page, scripts, recorded, tmp_path
 ):
     page = open_page(reduced_motion="no-preference")

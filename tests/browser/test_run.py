@@ -54,7 +54,7 @@ def what_cannot_be_run_is_refused_by_name(page):
     assert (shown_run(page), visible_tokens(page)) == (before, tokens)
 
 
-def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_s_tokens_and_only_text(
+def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_s_tokens(
     page, small_decoder
 ):
     what_cannot_be_run_is_refused_by_name(page)
@@ -203,7 +203,7 @@ DRAWN = """
 """
 
 
-def test_a_page_on_which_nothing_moves_asks_for_no_frames_and_no_chart_waits_for_what_plotly_does_once_and_for_all(
+def test_a_page_on_which_nothing_moves_asks_for_no_frames_and_no_chart_waits_for_plotly_s_setup(
     server, chromium
 ):
     with chromium.new_context(reduced_motion="reduce") as context:

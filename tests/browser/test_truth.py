@@ -92,7 +92,7 @@ def _says_what_it_is_no_sample_of(page: Page) -> None:
     expect(headline(page)).to_contain_text("from the target")
 
 
-def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended_and_what_it_is_no_sample_of(
+def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended(
     page,
 ):
     page.evaluate(AHEAD)
@@ -365,7 +365,7 @@ def keys_lead_through_tokens_and_to_a_run(page):
     assert shown_run(page) != "recorded"
 
 
-def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_who_points_clicks_or_uses_the_keyboard(
+def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_pointer_and_keyboard(
     page,
 ):
     boxes_show_on_which_side_there_is_more(page)
