@@ -5,7 +5,7 @@ endpoint for programs."""
 import inspect
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from textwrap import fill
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -19,34 +19,36 @@ _NONE = type(None)
 
 @dataclass(frozen=True)
 class Option:
-    """What users read about a field.
+    """What users read about a field. `option` writes the first part; the rest is the field's.
 
     Attributes:
-        name: The field's name.
         default: Its default.
-        form: The type of its values: bool, int, float, str, Sequence or Mapping.
-        items: The type of a sequence's entries.
-        none: What None means; None if it is no value.
-        limits: What it may be, in words, such as "a number, from 0 to 1".
         help: What it does, in a sentence. A link such as `(#term-seed)` leads to the page's
             glossary.
         more: What only programmers need; "" for nothing.
+        none: What None means; None if it is no value.
         title: Its label on the page; None if the page has no control for it.
-        slider: Lowest and highest value and step of the page's slider; None without a slider.
+        step: The step of the page's slider; None without a slider.
+        between: Lowest and highest value of the slider; by default the limits.
         among: Its values, if they have names.
+        name: The field's name.
+        form: The type of its values: bool, int, float, str, Sequence or Mapping.
+        items: The type of a sequence's entries.
+        limits: What it may be, in words, such as "a number, from 0 to 1".
     """
 
-    name: str
     default: Any
-    form: type
-    items: type | None
-    none: str | None
-    limits: str
     help: str
-    more: str
-    title: str | None
-    slider: tuple[float, float, float] | None
-    among: Collection[str]
+    more: str = ""
+    none: str | None = "none"
+    title: str | None = None
+    step: float | None = None
+    between: tuple[float, float] | None = None
+    among: Collection[str] = ()
+    name: str = ""
+    form: type = str
+    items: type | None = None
+    limits: str = ""
 
     @property
     def meaning(self) -> str:
@@ -61,33 +63,19 @@ class Option:
         return f"{self.meaning}{limits}{none}"
 
 
-def option(
-    default: Any,
-    help: str,
-    *,
-    more: str = "",
-    none: str = "none",
-    title: str | None = None,
-    step: float | None = None,
-    between: tuple[float, float] | None = None,
-    among: Collection[str] = (),
-) -> Any:
-    """A field that is an option; see `Option`. With a `step`, the page shows a slider, which
-    reaches from limit to limit or is `between` two values."""
-    written = (help, more, none, title, step, between, among)
-    return field(default=default, metadata={_KEY: written})
+def option(default: Any, help: str, **written: Any) -> Any:
+    """A field that is an option; see `Option`."""
+    return field(default=default, metadata={_KEY: Option(default, help, **written)})
 
 
 def options_of(cls: Any) -> dict[str, Option]:
     """The options among the fields of a class that `checked` made, by name."""
     hints = get_type_hints(cls, include_extras=True)
     return {
-        each.name: _option(
-            each.name,
-            each.default,
+        each.name: _completed(
+            replace(each.metadata[_KEY], name=each.name),
             hints[each.name],
             allowed(cls.__pydantic_fields__[each.name]),
-            *each.metadata[_KEY],
         )
         for each in fields(cls)
         if _KEY in each.metadata
@@ -105,43 +93,27 @@ def documented(cls: type[T]) -> type[T]:
     return cls
 
 
-def _option(
-    name: str,
-    default: Any,
-    hint: Any,
-    limits: str,
-    help: str,
-    more: str,
-    none: str,
-    title: str | None,
-    step: float | None,
-    between: tuple[float, float] | None,
-    among: Collection[str],
-) -> Option:
+def _completed(option: Option, hint: Any, limits: str) -> Option:
+    """An option with what its type says."""
     parts = list(_parts(hint))
     types = [part for part in parts if isinstance(part, type) or get_origin(part)]
     lists = [part for part in types if get_origin(part) in (Sequence, Mapping)]
     named = [value for part in types if get_origin(part) is Literal for value in get_args(part)]
     first = (lists or [part for part in types if part is not _NONE] or [str])[0]
     form = str if named else get_origin(first) or first
-    among = among or named
+    among = option.among or named
     if form is bool or hint is Any:
         limits = ""
     if form is str and among:
         limits = f"{'one of ' if len(among) > 1 else ''}{', '.join(map(str, among))}"
-    items = next(iter(_parts(get_args(first)[0]))) if form is Sequence else None
-    return Option(
-        name,
-        default,
-        form,
-        items,
-        none if _NONE in types or default is None else None,
-        limits,
-        help,
-        more,
-        title,
-        None if step is None else (*(between or _limits(parts, step)), step),
-        among,
+    return replace(
+        option,
+        none=option.none if _NONE in types or option.default is None else None,
+        between=option.between if option.step is None else option.between or _range(parts, option),
+        among=among,
+        form=form,
+        items=next(_parts(get_args(first)[0])) if form is Sequence else None,
+        limits=limits,
     )
 
 
@@ -159,9 +131,9 @@ def _parts(hint: Any) -> Iterator[Any]:
         yield hint
 
 
-def _limits(parts: Sequence[Any], step: float) -> tuple[float, float]:
+def _range(parts: Sequence[Any], option: Option) -> tuple[float, float]:
     """The lowest and highest value that annotations allow, a step within open limits."""
-    names = ("ge", "gt", "le", "lt")
+    names, step = ("ge", "gt", "le", "lt"), option.step or 0
     limits = {name: getattr(fact, name) for fact in parts for name in names if hasattr(fact, name)}
     low = limits["ge"] if "ge" in limits else limits["gt"] + step
     return low, limits["le"] if "le" in limits else limits["lt"] - step

@@ -196,9 +196,9 @@ def control_of(option: Option) -> tuple[Callable[..., Component], dict[str, Any]
         return gr.Checkbox, {}
     if option.among:
         return gr.Radio, {"choices": [(name.capitalize(), name) for name in option.among]}
-    if option.slider:
-        low, high, step = option.slider
-        return gr.Slider, {"minimum": low, "maximum": high, "step": step}
+    if option.step is not None and option.between is not None:
+        low, high = option.between
+        return gr.Slider, {"minimum": low, "maximum": high, "step": option.step}
     return gr.Number, {}
 
 
