@@ -106,12 +106,13 @@ def test_into_a_pipe_goes_the_generated_text_with_logprobs_after_it(small, expec
 
 def test_it_takes_every_sampling_parameter(small):
     options = {
-        "n": "2", "best-of": "3", "presence-penalty": "0.5", "frequency-penalty": "0.2", "repetition-penalty": "1.1",
-        "temperature": "0.9", "top-p": "0.95", "top-k": "40", "min-p": "0.01", "seed": "5", "stop": "zebra",
-        "stop-token-ids": "5,6", "bad-words": "cat", "max-tokens": "12", "min-tokens": "2", "logprobs": "2",
-        "prompt-logprobs": "1", "truncate-prompt-tokens": "5", "logit-bias": '{"7": -3}', "guided-regex": "[a-z ]{5,60}",
-        "num-draft-tokens": "auto", "verify-strategy": "block_verification", "drafter": "prompt_lookup",
-        "filter-words": "classroom",
+        "n": "2", "best-of": "3", "presence-penalty": "0.5", "frequency-penalty": "0.2",
+        "repetition-penalty": "1.1", "temperature": "0.9", "top-p": "0.95", "top-k": "40",
+        "min-p": "0.01", "seed": "5", "stop": "zebra", "stop-token-ids": "5,6", "bad-words": "cat",
+        "max-tokens": "12", "min-tokens": "2", "logprobs": "2", "prompt-logprobs": "1",
+        "truncate-prompt-tokens": "5", "logit-bias": '{"7": -3}', "guided-regex": "[a-z ]{5,60}",
+        "num-draft-tokens": "auto", "verify-strategy": "block_verification",
+        "drafter": "prompt_lookup", "filter-words": "classroom",
     }  # fmt: skip
     flags = [
         "--include-stop-str-in-output",

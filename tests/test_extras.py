@@ -39,8 +39,10 @@ import contextlib, io, json, sys
 import naive_speculate.serving
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 
-found = {"reason": SpeculativeDecoder(load_pair()).generate("Once", SamplingParams(max_tokens=3)).finish_reason}
-found["imported"] = [*sys.modules, *(name for name in sys.modules["sitecustomize"].tried if name != "resource")]
+result = SpeculativeDecoder(load_pair()).generate("Once", SamplingParams(max_tokens=3))
+found = {"reason": result.finish_reason}
+tried = sys.modules["sitecustomize"].tried
+found["imported"] = [*sys.modules, *(name for name in tried if name != "resource")]
 
 from naive_speculate.__main__ import main
 from naive_speculate.tools.bench.measure import memory_mib
@@ -50,7 +52,8 @@ try:
 except ValueError as error:
     found["library"] = str(error)
 with contextlib.redirect_stderr(io.StringIO()) as said:
-    found["guided"] = [main(["generate", "Once", "--guided-regex", "a+"]), said.getvalue().splitlines()]
+    status = main(["generate", "Once", "--guided-regex", "a+"])
+    found["guided"] = [status, said.getvalue().splitlines()]
 found["memory"] = memory_mib(naive_speculate.speculate.decoder.torch.device("cpu"))
 import naive_speculate.tools.bench.command
 print(json.dumps(found))

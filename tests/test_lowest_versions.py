@@ -27,7 +27,8 @@ from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.__main__ import main
 print(version("transformers"), version("numpy"))
 for executor in ("torch", "transformers"):
-    decoder, params = SpeculativeDecoder(load_pair(executor=executor)), SamplingParams(max_tokens=12, temperature=0)
+    decoder = SpeculativeDecoder(load_pair(executor=executor))
+    params = SamplingParams(max_tokens=12, temperature=0)
     drafted = decoder.generate("Once upon a time", params)
     plain = decoder.generate("Once upon a time", params, num_draft_tokens=0)
     print(drafted.token_ids == plain.token_ids, len(drafted.token_ids))

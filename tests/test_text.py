@@ -58,8 +58,8 @@ def turns():
 
 
 KINDS = {
-    "byte-level": byte_level, "legacy": legacy, "unigram": unigram, "metaspaces": metaspaces, "word pieces": word_pieces,
-    "whole words": whole_words, "turns": turns,
+    "byte-level": byte_level, "legacy": legacy, "unigram": unigram, "metaspaces": metaspaces,
+    "word pieces": word_pieces, "whole words": whole_words, "turns": turns,
 }  # fmt: skip
 
 
@@ -226,7 +226,8 @@ def test_the_text_of_the_token_that_ended_a_run_is_left_out_unless_it_is_include
     some = {token for text in (*PROSE, *ODD) for token in tokenizer(text).input_ids}
     pieces = {token: tokenizer.convert_ids_to_tokens(token) for token in some}
     params = SamplingParams(
-        max_tokens=20, temperature=0, frequency_penalty=2, ignore_eos=True, skip_special_tokens=False,
+        max_tokens=20, temperature=0, frequency_penalty=2, ignore_eos=True,
+        skip_special_tokens=False,
         allowed_token_ids=[token for token, piece in pieces.items() if not piece.startswith("<0x")],
     )  # fmt: skip
     prompt = decode(tokenizer(PROMPT).input_ids)

@@ -15,7 +15,8 @@ TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAni
 """With the first one Gradio gives the fields that it shows for the first time their values once
 more."""
 ALL_TOLD = """() => {
-    const [slider, stage] = [document.querySelector(".ns-slider"), document.querySelector(".ns-stage")];
+    const [slider, stage] = [document.querySelector(".ns-slider"),
+      document.querySelector(".ns-stage")];
     return slider.max > 0 && slider.value === slider.max && stage.dataset.told === slider.max;
 }"""
 
@@ -88,7 +89,8 @@ def as_soon_as(page: Page, condition: str, action: str) -> None:
                 watch.disconnect();
                 {action}
             }});
-            watch.observe(document.body, {{ subtree: true, childList: true, attributes: true, characterData: true }});
+            watch.observe(document.body,
+              {{ subtree: true, childList: true, attributes: true, characterData: true }});
         }}""")
 
 
@@ -146,8 +148,10 @@ def see_chart(page: Page, elem_id: str) -> None:
     page.locator(f"#{elem_id} .main-svg").first.wait_for(state="attached")
 
 
-DRAWN = """() => [...document.querySelectorAll(".ns-plot")].filter((place) => place.offsetParent && place._fullData)
-    .map((place) => [place._fullLayout.annotations?.length ?? 0, place.data.map(({ type }) => type ?? "scatter"),
+DRAWN = """() => [...document.querySelectorAll(".ns-plot")]
+    .filter((place) => place.offsetParent && place._fullData)
+    .map((place) => [place._fullLayout.annotations?.length ?? 0,
+      place.data.map(({ type }) => type ?? "scatter"),
         place._fullData.map(({ type }) => type), place.querySelectorAll(".main-svg").length])"""
 
 

@@ -45,12 +45,19 @@ LARGE, AT_LEAST_LARGE = 24, 3.0  # CSS pixels
 
 CHOSEN = "[data-judged=now]"
 CHOOSE = """(buttons) => {
-    const all = [...document.querySelectorAll(buttons)].filter((button) => button.checkVisibility());
-    const looks = (button) => [button, button.parentElement].map(({ tagName, id, className }) => [tagName, id, className]) +
-        ["pressed", "checked", "selected", "expanded", "current"].map((state) => button.getAttribute(`aria-${state}`));
-    for (const button of document.querySelectorAll("[data-judged=now]")) button.dataset.judged = "before";
+    const all = [...document.querySelectorAll(buttons)].filter((button) =>
+      button.checkVisibility());
+    const looks = (button) =>
+      [button, button.parentElement].map(({ tagName, id, className }) => [tagName, id, className]) +
+        ["pressed", "checked", "selected", "expanded", "current"].map((state) =>
+          button.getAttribute(`aria-${state}`));
+    for (const button of document.querySelectorAll("[data-judged=now]")) {
+      button.dataset.judged = "before";
+    }
     window.judged ??= new Set(); // one button of each look
-    for (const button of all) if (judged.size < judged.add(looks(button)).size) button.dataset.judged = "now";
+    for (const button of all) {
+      if (judged.size < judged.add(looks(button)).size) button.dataset.judged = "now";
+    }
 }"""
 PALE = """([buttons, least, large, leastLarge]) => {
     const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
@@ -65,19 +72,25 @@ PALE = """([buttons, least, large, leastLarge]) => {
     };
     const over = ([r, g, b, a], below) => [r, g, b].map((c, n) => c * a + below[n] * (1 - a));
     const lines = (node) => (node ? [...lines(node.parentElement), node] : []);
-    const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+    const linear = (c) =>
+      (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
     const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-    // The ground and the text as they are painted: `opacity` mixes all of an element with what lies below it.
+    // The ground and the text as they are painted: `opacity` mixes all of an element with what lies
+    // below it.
     const painted = (node, chain) => {
         let ground = [255, 255, 255];
         let opacity = 1, below = ground;
         for (const one of chain) {
             const style = getComputedStyle(one);
-            if (style.opacity !== "1") { below = opacity === 1 ? ground : below; opacity *= Number(style.opacity); }
+            if (style.opacity !== "1") {
+              below = opacity === 1 ? ground : below;
+              opacity *= Number(style.opacity);
+            }
             ground = over(rgba(style.backgroundColor), ground);
         }
         const text = over(rgba(getComputedStyle(node).color), ground);
-        return [ground, text].map((color) => over([...color, opacity], opacity === 1 ? color : below));
+        return [ground, text].map((color) =>
+          over([...color, opacity], opacity === 1 ? color : below));
     };
     const found = [];
     for (const button of document.querySelectorAll(buttons)) {
@@ -170,9 +183,11 @@ def test_axe_finds_nothing_on_any_tab_and_every_button_can_be_read_in_every_stat
     assert {place: wrong for place, wrong in found.items() if any(wrong)} == {}
 
 
-KINDS_LOOK = """() => Object.fromEntries([...document.querySelectorAll("#tokens [data-kind]")].map((node) => {
+KINDS_LOOK = """() =>
+  Object.fromEntries([...document.querySelectorAll("#tokens [data-kind]")].map((node) => {
     const look = getComputedStyle(node);
-    const line = look.textDecorationLine === "none" ? [] : [look.textDecorationLine, look.textDecorationStyle];
+    const line = look.textDecorationLine === "none" ? []
+      : [look.textDecorationLine, look.textDecorationStyle];
     return [node.dataset.kind, [...line, look.outlineStyle].join(" ")];
 }))"""
 

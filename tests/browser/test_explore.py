@@ -15,7 +15,8 @@ from ui.labels import percent
 KS, TEMPERATURES = ("1", "4"), ("0", "1")
 TEMPERATURE_PLACES = {temperature: place for place, temperature in enumerate(OFFERED)}
 BAR_ABOVE_WORDS = """() => {
-    const [bar, words] = ["progressbar", "status"].map((role) => document.querySelector(`#explore-status [role=${role}]`));
+    const [bar, words] = ["progressbar", "status"].map((role) =>
+      document.querySelector(`#explore-status [role=${role}]`));
     return bar && bar.getBoundingClientRect().bottom <= words.getBoundingClientRect().top;
 }"""
 LEFT = "(node) => node.getBoundingClientRect().left"

@@ -18,10 +18,16 @@ ROOMS = """async (theirs) => {
     const look = (where) => {
         places.push(where);
         const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-        const add = (text) => { if (/\\p{L}{2}/u.test(text) && !found.has(text)) found.set(text, where); };
-        while (walker.nextNode()) if (!walker.currentNode.parentElement.closest(theirs)) add(walker.currentNode.data);
+        const add = (text) => {
+          if (/\\p{L}{2}/u.test(text) && !found.has(text)) found.set(text, where);
+        };
+        while (walker.nextNode()) {
+          if (!walker.currentNode.parentElement.closest(theirs)) add(walker.currentNode.data);
+        }
         for (const name of ["title", "aria-label", "placeholder", "aria-valuetext"]) {
-            for (const node of document.querySelectorAll(`[${name}]`)) if (!node.closest(theirs)) add(node.getAttribute(name));
+            for (const node of document.querySelectorAll(`[${name}]`)) {
+              if (!node.closest(theirs)) add(node.getAttribute(name));
+            }
         }
         for (const menu of document.querySelectorAll("[role=listbox]")) add(menu.value);
     };
@@ -43,16 +49,19 @@ ROOMS = """async (theirs) => {
         }
     }
     // What has a translation has it already.
-    return [places, [...found].map(([text, where]) => [text, where, window.translated(text) === text])];
+    return [places,
+      [...found].map(([text, where]) => [text, where, window.translated(text) === text])];
 }"""
 TERMS = re.compile(
     r"“[^”]*”|\d+ Ġ\S+|\S*[/_]\S*|(?<![A-Za-z])(?:Naive"
     r" Speculate|English|Español|HTML|SVG|PNG|JSONL?|CSV|SXM|API|MTP|KV|FP8"
-    r"|[KMGT]B|ms|GHz|TFLOPS|[TG]B/s|NVIDIA|XXL|ln|b?float(?:32|16)|nat|min|max|[Tt]op-[pk]|[Mm]in-p|argmax|logit"
+    r"|[KMGT]B|ms|GHz|TFLOPS|[TG]B/s|NVIDIA|XXL|ln|b?float(?:32|16)|nat|min|max|[Tt]op-[pk]"
+    r"|[Mm]in-p|argmax|logit"
     r"|Schema|[Tt]ales|Leviathan|Kalman|Matias|Chen|Llama|T5-small|DDR5|transformers|EAGLE"
     r"|vLLM|mlx-lm|llama\.cpp|SGLang|TensorRT-LLM|LMDeploy|LM Studio|tabbyAPI"
     r"|DeepSeek|GLM|DFlash|PARD|n-gram|Esc|Page (?:Up|Down)|Gradio"
-    r"|--[a-z-]+ (?:probabilistic|int8)|python -m|differ|\d+B|AMD EPYC|Intel.*|common\.complete|noisy)(?![A-Za-z])"
+    r"|--[a-z-]+ (?:probabilistic|int8)|python -m|differ|\d+B|AMD EPYC|Intel.*|common\.complete"
+    r"|noisy)(?![A-Za-z])"
 )
 """Names, units and signs that are the same in Chinese, and a token's number with its piece."""
 

@@ -122,8 +122,10 @@ def test_a_link_leads_through_the_lessons_of_20_minutes_and_past_the_others(open
 BARS = """([chart, condition]) => {
     if (!chart.querySelector(".main-svg")) return false;
     const shown = chart.data[0].y.filter((y) => y !== null).length;
-    const marks = [...chart.querySelectorAll(".annotation text")].map((text) => text.textContent).join("");
-    return condition === "open" ? shown === 1 && /^[?]{2,}$/.test(marks) : shown > 2 && marks === "";
+    const marks = [...chart.querySelectorAll(".annotation text")].map((text) => text.textContent)
+      .join("");
+    return condition === "open" ? shown === 1 && /^[?]{2,}$/.test(marks)
+      : shown > 2 && marks === "";
 }"""
 
 

@@ -30,7 +30,8 @@ LOOKED_AT = """() => {
     const stage = document.querySelector(".ns-stage");
     const place = ({ dataset }) => [dataset.kind, dataset.step, dataset.index];
     const chosen = [...stage.querySelectorAll("#tokens .ns-pinned")].map(place);
-    return JSON.stringify([document.querySelector(".ns-clock").textContent.split(" · ")[0], stage.dataset.cursor, chosen]);
+    return JSON.stringify([document.querySelector(".ns-clock").textContent.split(" · ")[0],
+      stage.dataset.cursor, chosen]);
 }"""
 
 
@@ -131,8 +132,10 @@ def go(page, name: str) -> None:
 
 
 ABOVE_THE_BAR = """() => {
-    const [picture, bar] = [".ns-drawing svg", ".ns-player"].map((name) => document.querySelector(name).getBoundingClientRect());
-    return picture.top >= 0 && picture.bottom <= bar.top && document.querySelector(".ns-drawing").scrollWidth <= innerWidth;
+    const [picture, bar] = [".ns-drawing svg", ".ns-player"].map((name) =>
+      document.querySelector(name).getBoundingClientRect());
+    return picture.top >= 0 && picture.bottom <= bar.top &&
+      document.querySelector(".ns-drawing").scrollWidth <= innerWidth;
 }"""
 TYPE = """() => {
     const chip = document.querySelector(".ns-drawing [data-part=draft] text");

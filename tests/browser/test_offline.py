@@ -270,7 +270,8 @@ HOLD_THE_END = """
     window.fetch = async (input, init) => {
         const [answer, url] = [await plain(input, init), String(input.url ?? input)];
         const read = answer.json.bind(answer);
-        if (url.includes("/queue/join")) answer.json = () => read().finally(() => setTimeout(() => { window.joined += 1; }));
+        if (url.includes("/queue/join")) answer.json = () => read()
+          .finally(() => setTimeout(() => { window.joined += 1; }));
         if (!url.includes("/queue/data")) return answer;
         const reader = answer.body.getReader();
         const body = new ReadableStream({
@@ -278,7 +279,8 @@ HOLD_THE_END = """
                 const { done, value } = await reader.read();
                 if (done) return controller.close();
                 const words = new TextDecoder().decode(value);
-                const end = window.holds && !window.ending ? words.indexOf('data: {"msg":"close_stream"') : -1;
+                const end = window.holds && !window.ending
+                  ? words.indexOf('data: {"msg":"close_stream"') : -1;
                 if (end < 0) return controller.enqueue(value);
                 const write = (part) => controller.enqueue(new TextEncoder().encode(part));
                 write(words.slice(0, end));

@@ -31,7 +31,8 @@ WHOLE = """() => {
     return box.scrollHeight <= box.clientHeight && box.scrollWidth <= box.clientWidth
         && choices.every((node) => node.getBoundingClientRect().bottom < bar.top);
 }"""
-SMALLEST = """(chart) => Math.min(...[...chart.querySelectorAll("svg text")].filter((node) => node.getClientRects().length)
+SMALLEST = """(chart) =>
+  Math.min(...[...chart.querySelectorAll("svg text")].filter((node) => node.getClientRects().length)
     .map((node) => parseFloat(getComputedStyle(node).fontSize)))"""
 
 
@@ -183,9 +184,11 @@ def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_
 COUNTS = """() => {
     const inside = (node) => {
         const { top, bottom, width, height } = node.getBoundingClientRect();
-        return width > 1 && height > 1 && top < innerHeight && bottom > 0 && node.checkVisibility({ visibilityProperty: true });
+        return width > 1 && height > 1 && top < innerHeight && bottom > 0 &&
+          node.checkVisibility({ visibilityProperty: true });
     };
-    // What can be pressed, typed into or reached with Tab; the tokens count once, since arrow keys move between them.
+    // What can be pressed, typed into or reached with Tab; the tokens count once, since arrow keys
+    // move between them.
     const usable = "button, input, textarea, select, summary, a[href], [tabindex='0']";
     const controls = [...document.querySelectorAll(usable)].filter(inside);
     // The page's own text, without that of prompt and models.
@@ -197,12 +200,14 @@ COUNTS = """() => {
         if (data.trim() && inside(node) && !theirs) texts.push(data);
     }
     const all = texts.join(" ");
-    return [controls.length, (all.match(/\\p{L}+/gu) ?? []).length, (all.match(/\\d+(\\.\\d+)?/g) ?? []).length, all];
+    return [controls.length, (all.match(/\\p{L}+/gu) ?? []).length,
+      (all.match(/\\d+(\\.\\d+)?/g) ?? []).length, all];
 }"""
 SHIFTS = """() => {
     Object.assign(window, { shift: 0, moved: [] });
     const box = ({ top, height }) => `${Math.round(top)}+${Math.round(height)}`;
-    const named = ({ node, previousRect: from, currentRect: to }) => `${node?.id || node?.className} ${box(from)}, ${box(to)}`;
+    const named = ({ node, previousRect: from, currentRect: to }) =>
+      `${node?.id || node?.className} ${box(from)}, ${box(to)}`;
     const add = ({ value, hadRecentInput, sources }) => {
         window.shift += hadRecentInput ? 0 : value;
         if (!hadRecentInput && value > 0.001) window.moved.push(value, ...sources.map(named));
@@ -285,8 +290,10 @@ def test_help_names_the_options_and_plotly_is_of_the_version_that_python_checks_
 
 
 PLANTED = """() => new Promise((resolve) => {
-    document.addEventListener("securitypolicyviolation", ({ violatedDirective }) => resolve(violatedDirective));
-    document.body.insertAdjacentHTML("beforeend", "<img src='none' onerror='window.planted = true'>");
+    document.addEventListener("securitypolicyviolation", ({ violatedDirective }) =>
+      resolve(violatedDirective));
+    document.body.insertAdjacentHTML("beforeend",
+      "<img src='none' onerror='window.planted = true'>");
 })"""
 
 

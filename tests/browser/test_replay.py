@@ -30,7 +30,8 @@ from ui.run.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"
 SLOW_FRAMES = """() => {
-    const [now, frame] = [performance.now.bind(performance), window.requestAnimationFrame.bind(window)];
+    const [now, frame] =
+      [performance.now.bind(performance), window.requestAnimationFrame.bind(window)];
     let looks = 0;
     performance.now = () => now() + 3 * looks++;
     window.requestAnimationFrame = (draw) => frame((time) => { looks = 0; draw(time); });
@@ -40,7 +41,8 @@ as on a slow machine."""
 DROP = """(text) => {
     const data = new DataTransfer();
     data.items.add(new File([text], "dropped.jsonl"));
-    document.querySelector(".ns-stage").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+    document.querySelector(".ns-stage")
+      .dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
 }"""
 FILLED = """() => [...document.querySelectorAll("#rounds .ns-bar")].map((bar) => {
     const wide = (element) => element.getBoundingClientRect().width;

@@ -188,9 +188,11 @@ BARS = """(table) => {
     const box = (node) => node.getBoundingClientRect();
     const [first, ...rest] = [...table.querySelectorAll("tfoot span")].map(box);
     const [from, to] = [first.x, rest.pop().x];
-    return [...table.querySelectorAll("tbody tr")].map((row) => [...row.querySelectorAll("td")].map((cell) => {
+    return [...table.querySelectorAll("tbody tr")].map((row) =>
+      [...row.querySelectorAll("td")].map((cell) => {
         const bar = cell.querySelector(".ns-odds-bar");
-        return bar && [(box(bar).x - from) / (to - from), box(bar).width / (to - from), 1 / (to - from)];
+        return bar && [(box(bar).x - from) / (to - from), box(bar).width / (to - from),
+          1 / (to - from)];
     }));
 }"""
 FITS = """(table) => {
@@ -198,7 +200,8 @@ FITS = """(table) => {
     const start = box(table.querySelector("tfoot span")).x;
     return [...table.querySelectorAll("tbody tr")].every((row) => {
         const name = row.querySelector("th").firstChild;
-        return box(name).x >= box(table).x && box(name).right <= start && [...row.querySelectorAll("td > :not(.ns-said)")]
+        return box(name).x >= box(table).x && box(name).right <= start &&
+          [...row.querySelectorAll("td > :not(.ns-said)")]
             .every((node) => box(node).right <= box(table).right + 1);
     });
 }"""

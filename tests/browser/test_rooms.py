@@ -77,7 +77,8 @@ DIFFERENCE = "#differ .ns-findings"
 PARTED = """async (folder) => {
     const from = (name) => import(new URL(`.${folder}/${name}.js`, document.baseURI));
     const [{ raced }, { Sums }] = await Promise.all(["race", "summary"].map(from));
-    const [prompt, settings] = ["Once upon a time", { temperature: 0, verify_strategy: "greedy_match" }];
+    const [prompt, settings] =
+      ["Once upon a time", { temperature: 0, verify_strategy: "greedy_match" }];
     const sums = (...words) => {
         const run = new Sums();
         run.add({ kind: "started", time: 0, prompt, prompt_texts: [prompt], settings });
@@ -91,7 +92,8 @@ PARTED = """async (folder) => {
     plain.add({ kind: "finished" });
     raced.tell({
         serial: "parted", done: true, live: true, plain,
-        drafts: sums([5, " there was"], [6, " a fox"], [9, " who"], [10, "\\n"], [11, " had"], [12, " two"]),
+        drafts: sums([5, " there was"], [6, " a fox"], [9, " who"], [10, "\\n"], [11, " had"],
+          [12, " two"]),
     });
 }"""
 

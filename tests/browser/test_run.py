@@ -139,13 +139,16 @@ TOUCHED = """() => {
         for (const { target } of changes) {
             const node = target instanceof Element ? target : target.parentElement;
             const paragraph = node.closest(".ns-paragraph");
-            if (paragraph) window.touched.add([...document.querySelectorAll("#tokens .ns-paragraph")].indexOf(paragraph));
+            if (paragraph) window.touched.add(
+              [...document.querySelectorAll("#tokens .ns-paragraph")].indexOf(paragraph));
         }
-    }).observe(document.querySelector("#tokens"), { subtree: true, childList: true, attributes: true, characterData: true });
+    }).observe(document.querySelector("#tokens"),
+      { subtree: true, childList: true, attributes: true, characterData: true });
 }"""
 
 
-ASKED = """() => performance.getEntriesByType("resource").filter(({ name }) => name.includes("/queue/join")).length"""
+ASKED = """() => performance.getEntriesByType("resource")
+    .filter(({ name }) => name.includes("/queue/join")).length"""
 
 
 def test_only_links_ask_the_server_for_settings_and_a_paragraph_that_is_over_is_touched_no_more(
@@ -179,7 +182,8 @@ COUNT_FRAMES = """
     window.asked = { all: 0, trackers: 0 };
     window.requestAnimationFrame = (callback) => {
         asked.all += 1;
-        asked.trackers += new Error().stack.split("\\n").slice(1, 4).join().includes("statustracker");  // the caller
+        asked.trackers += new Error().stack.split("\\n").slice(1, 4).join()
+          .includes("statustracker");  // the caller
         return ask.call(window, callback);
     };
 """
@@ -189,7 +193,8 @@ COUNT_FRAMES = """
 TURNS = """
     const idle = window.requestIdleCallback.bind(window);
     window.turn = 0;
-    window.requestIdleCallback = (act, ...rest) => idle((left) => { window.turn += 1; act(left); }, ...rest);
+    window.requestIdleCallback = (act, ...rest) => idle((left) => { window.turn += 1; act(left); },
+      ...rest);
 """
 DRAWN = """
     window.drawn = [];
@@ -249,7 +254,8 @@ WATCH_FRAMES = """
     let looks = 0;
     performance.now = () => now() / 100 + ++looks;
     window.frames = [];
-    new MutationObserver((changes) => window.frames.push([stage.dataset.run, Number(stage.dataset.cursor), changes.length]))
+    new MutationObserver((changes) =>
+      window.frames.push([stage.dataset.run, Number(stage.dataset.cursor), changes.length]))
         .observe(stage, { subtree: true, childList: true, attributes: true });
 """
 

@@ -32,7 +32,8 @@ AHEAD = """() => {
     window.ahead = [];
     new MutationObserver(() => {
         const { run, event } = why.dataset;
-        if (!why.hidden && (run !== stage.dataset.run || Number(event) >= Number(stage.dataset.cursor))) {
+        const ahead = Number(event) >= Number(stage.dataset.cursor);
+        if (!why.hidden && (run !== stage.dataset.run || ahead)) {
             window.ahead.push([run, stage.dataset.run, event, stage.dataset.cursor]);
         }
     }).observe(document.body, { subtree: true, childList: true, attributes: true });
@@ -142,7 +143,8 @@ IN_SIGHT = """(places) => places.every((place) => {
 })"""
 
 
-WHOLE_LABELS = """(dials) => [...dials.querySelectorAll("[data-testid=block-info]")].every((label) => {
+WHOLE_LABELS = """(dials) => [...dials.querySelectorAll("[data-testid=block-info]")].every(
+  (label) => {
     const right = (node) => node.getBoundingClientRect().right;
     return right(label) <= right(label.parentElement.querySelector("input"));
 })"""

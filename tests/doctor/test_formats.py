@@ -800,8 +800,9 @@ def test_other_bytes_are_decoded_and_compressed_ones_unpacked():
 
 @pytest.mark.parametrize(
     "unit",
-    ["vllm:a{", r"vllm:a{\"", "vllm:", "Speculative metrics:of speculative tokens: 1,", "id 1 |", "1", "a ", "[", '{"a":',
-     "statistics x: #calls = 1 1 ", "x pred= ", "SpecDecoding metrics: ", "1 tokens generated in (", "[DT] AVERAGE: 1"],
+    ["vllm:a{", r"vllm:a{\"", "vllm:", "Speculative metrics:of speculative tokens: 1,", "id 1 |",
+     "1", "a ", "[", '{"a":', "statistics x: #calls = 1 1 ", "x pred= ", "SpecDecoding metrics: ",
+     "1 tokens generated in (", "[DT] AVERAGE: 1"],
 )  # fmt: skip
 def test_a_long_line_that_only_begins_like_known_ones_is_refused_at_once(unit):
     """A pattern that tries every beginning with every end takes seconds, and minutes for the

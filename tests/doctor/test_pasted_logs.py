@@ -393,7 +393,8 @@ def test_a_mixture_of_experts_is_known_by_its_name(name, words):
 
 @pytest.mark.parametrize(
     "field",
-    [{"acceptance_histogram": 5}, {"acceptance_histogram": [None]}, {"per_step_accepted": True}, {"per_step_drafted": "3"},
+    [{"acceptance_histogram": 5}, {"acceptance_histogram": [None]}, {"per_step_accepted": True},
+     {"per_step_drafted": "3"},
      {"acceptance_histogram": [10], "acceptance_histogram_by_draft_length": {"3": 5}}],
 )  # fmt: skip
 def test_what_is_no_list_of_counts_is_refused_by_name(field):

@@ -18,7 +18,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(cache: Path) -> Iterator[Server]:
     """With two pairs, a limit of tokens, and as an MCP server too. Tests read its log and its
     memory: its allocator has the default settings, which `make test` changes. Its output is in a
-    code page, which lacks letters that Gradio prints. SIGTERM ends it, and nothing has to kill it."""
+    code page, which lacks letters that Gradio prints. SIGTERM ends it, and nothing has to kill
+    it."""
     folder = ROOT / "assets" / "pair"
     environment = {
         "NAIVE_SPECULATE_PAIRS": f"bundled; Other = {folder / 'target'} + {folder / 'draft'}",

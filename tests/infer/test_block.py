@@ -123,7 +123,8 @@ def test_options_are_found_where_public_checkpoints_have_them(tmp_path, changes,
         (
             dflash(target_layer_ids=[1, 2, 3]),
             {},
-            r"target_layer_ids \[1, 2, 3\] has the last layer, whose state z-lab/dflash reads after",
+            r"target_layer_ids \[1, 2, 3\] has the last layer, whose state"
+            " z-lab/dflash reads after",
         ),
         (
             {"selector_rank": 8},

@@ -101,8 +101,9 @@ def test_of_a_model_in_memory_its_generation_config_counts(free, executor):
 def gemma3(**tokens):
     torch.manual_seed(0)
     text = dict(  # noqa: C408
-        vocab_size=97, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=8, max_position_embeddings=128, sliding_window=16, initializer_range=0.3,
+        vocab_size=97, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=128,
+        sliding_window=16, initializer_range=0.3,
     )  # fmt: skip
     vision = dict(  # noqa: C408
         hidden_size=16,

@@ -73,7 +73,8 @@ def test_what_is_no_causal_language_model_of_transformers_is_named(make):
 def test_a_tokenizer_without_a_fast_backend_is_named_whoever_takes_it():
     model, draft = wrap(tiny_llama(1, seed=0)), wrap(tiny_llama(1, seed=1))
     for slow in (Tokenizer(models.BPE()), ByT5Tokenizer()):
-        said = rf"tokenizer must be a transformers tokenizer with a fast backend, got {type(slow).__name__}$"
+        kind = "a transformers tokenizer with a fast backend"
+        said = rf"tokenizer must be {kind}, got {type(slow).__name__}$"
         with pytest.raises(ValueError, match=f"^{said}"):
             ModelPair(model, tokenizer=slow)
         with pytest.raises(ValueError, match=f"^draft_{said}"):

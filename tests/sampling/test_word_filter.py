@@ -49,12 +49,13 @@ def test_whole_words_are_found_in_every_spelling_and_parts_of_words_never(
 
 
 INNOCENT = """
-The cock crowed, and the ass brayed; the dyke held, and Dick's pussy cat sat among the tits and the rooks. He pricked his
-finger. A niggling doubt. She pasted sauerkraut and spices, everything spick and span.
-Her hands were snickering, raccoons in cocoons, a therapist in Scunthorpe shot shiitake; grapes, drapes and scrapes. Homo
-sapiens. The hello shell. A class passed the grass; assets and assassins. Matches, harlotte, sextant, Essex. Queer, gay,
-savage winds, slaves, Jews and Turks, the retarded clock, a japanned box, Japan, Spain, a chinking of coins, red skin of
-an apple, Hebe, cum laude, dark, darkness, darkening; cool, cooling; coolness.
+The cock crowed, and the ass brayed; the dyke held, and Dick's pussy cat sat among the tits and the
+rooks. He pricked his finger. A niggling doubt. She pasted sauerkraut and spices, everything spick
+and span. Her hands were snickering, raccoons in cocoons, a therapist in Scunthorpe shot shiitake;
+grapes, drapes and scrapes. Homo sapiens. The hello shell. A class passed the grass; assets and
+assassins. Matches, harlotte, sextant, Essex. Queer, gay, savage winds, slaves, Jews and Turks, the
+retarded clock, a japanned box, Japan, Spain, a chinking of coins, red skin of an apple, Hebe, cum
+laude, dark, darkness, darkening; cool, cooling; coolness.
 """
 
 

@@ -177,7 +177,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_what_is_loaded_is_no_work_for_the_collector_and_later_garbage_is_found() -> None:
     code = """
 import gc, runpy, sys, types, weakref
-sys.modules["torch"] = sys.modules["numpy"] = types.SimpleNamespace(Tensor=None)  # they take seconds, and are not used here
+# they take seconds, and are not used here
+sys.modules["torch"] = sys.modules["numpy"] = types.SimpleNamespace(Tensor=None)
 settle_memory = runpy.run_path("naive_speculate/infer/memory.py")["settle_memory"]
 
 class Run:

@@ -1,4 +1,4 @@
-"""With weights in 8 bits, drafts and company change no text: the bundled pair with every drafter."""
+"""With weights in 8 bits, drafts and company change no text: the bundled pair, every drafter."""
 
 import pytest
 

@@ -31,9 +31,9 @@ from train.stream import ANSWERING, TURN, Stream, stream
 from train.texts import TextData, Texts
 
 SHAPE: dict[str, Any] = {
-    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1,
-    "head_dim": 16, "max_position_embeddings": 1024, "bos_token_id": None, "pad_token_id": None, "eos_token_id": 0,
-    "initializer_range": 0.2,
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 1024, "bos_token_id": None,
+    "pad_token_id": None, "eos_token_id": 0, "initializer_range": 0.2,
 }  # fmt: skip
 FAMILIES = {
     "llama": LlamaConfig,

@@ -348,7 +348,8 @@ def test_smollm_splits_digits_as_its_own_tokenizer_does(llama_file):
 def test_a_pre_tokenizer_that_is_not_known_is_refused_by_name(llama_file):
     path = renamed(llama_file, "other")
     assert read_metadata(path)["tokenizer.ggml.pre"] == "other"
-    message = rf"^target='.*' cannot be loaded: its pre-tokenizer 'other' is not supported; {BY_LLAMA_CPP}$"
+    why = f"its pre-tokenizer 'other' is not supported; {BY_LLAMA_CPP}"
+    message = rf"^target='.*' cannot be loaded: {why}$"
     with pytest.raises(ValueError, match=message):
         load_pair(path, executor="torch")
 

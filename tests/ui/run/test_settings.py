@@ -61,8 +61,9 @@ def test_a_link_reproduces_the_settings_and_names_only_what_is_unusual():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("seed", "abc"), ("temperature", "nan"), ("temperature", "warm"), ("auto", "perhaps"), ("max_tokens", "1.5"),
-        ("verify_strategy", "mine"), ("verify_strategy", ""), ("drafter", "me"), ("guided", "poem"),
+        ("seed", "abc"), ("temperature", "nan"), ("temperature", "warm"), ("auto", "perhaps"),
+        ("max_tokens", "1.5"), ("verify_strategy", "mine"), ("verify_strategy", ""),
+        ("drafter", "me"), ("guided", "poem"),
     ],
 )  # fmt: skip
 def test_a_link_that_makes_no_sense_is_refused_by_name(name, value):
@@ -87,7 +88,8 @@ def test_a_link_that_makes_no_sense_is_refused_by_name(name, value):
         ),
         (
             {"guided": "json", "guided_text": '{"type": "nonsense"}'},
-            "type must be one of array, boolean, integer, null, number, object, string, got 'nonsense'",
+            "type must be one of array, boolean, integer, null, number, object, string, got"
+            " 'nonsense'",
         ),
         ({"guided": "regex", "guided_text": "a{100000}"}, "may demand 10000"),
         (
@@ -125,8 +127,9 @@ def test_a_request_needs_a_prompt_and_an_empty_field_means_a_drawn_seed_or_the_p
 
 def test_a_real_run_gives_back_what_was_requested_and_a_drawn_seed(small_decoder):
     asked = Settings(
-        prompt="Once upon a time", drafter="prompt_lookup", auto=True, temperature=0.4, max_tokens=9, seed=4, top_p=0.9,
-        top_k=30, min_p=0.01, repetition_penalty=1.1, stop="king\nline\\nbreak", ignore_eos=True, num_draft_tokens=5,
+        prompt="Once upon a time", drafter="prompt_lookup", auto=True, temperature=0.4,
+        max_tokens=9, seed=4, top_p=0.9, top_k=30, min_p=0.01, repetition_penalty=1.1,
+        stop="king\nline\\nbreak", ignore_eos=True, num_draft_tokens=5,
     )  # fmt: skip
     request = asked.request()
     options = {
