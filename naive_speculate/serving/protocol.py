@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 
 from naive_speculate.events import Event
@@ -124,14 +125,19 @@ class Engine(ABC):
         """Decode a request for a reader with a thread of its own: returns the lists of `start`
         as they arrive. Closing or dropping the iterator ends the run too. Exceptions of `start`
         are raised here or when the iteration begins."""
-        unread = SimpleQueue[list[Event] | Exception | None]()
-        flag = ReaderFlag(cancel)
-        self.start(request, flag, unread.put, reader)
-        lists = _read(unread, flag)
-        next(
-            lists
-        )  # Python runs a generator's `finally` on close only if the generator has started
-        return lists
+        return submitted(partial(self.start, request, reader=reader), cancel)
+
+
+def submitted(
+    start: Callable[[CancelFlag, Deliver], None], cancel: CancelFlag | None
+) -> Iterator[list[Event]]:
+    """What a started run delivers, as `Engine.submit` returns it."""
+    unread = SimpleQueue[list[Event] | Exception | None]()
+    flag = ReaderFlag(cancel)
+    start(flag, unread.put)
+    lists = _read(unread, flag)
+    next(lists)  # Python runs a generator's `finally` on close only if the generator has started
+    return lists
 
 
 class ReaderFlag:

@@ -9,7 +9,6 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.serving import About, LocalEngine, Request, Unavailable
 from naive_speculate.serving.protocol import STOPPING
-from naive_speculate.serving.run_records import ObservedEngine
 from tests.serving.contract import PATIENCE, EngineContract, rest_of
 from ui.host.deferred import DeferredEngine
 
@@ -23,12 +22,10 @@ def deferred(make, max_waiting: int = 4) -> DeferredEngine:
 
 @pytest.fixture
 def engine(patient_decoder):
-    """With observers, as the page has it."""
     held = deferred(lambda: LocalEngine(patient_decoder, max_rows=4))
     held.load_pair()
-    made = ObservedEngine(held, [lambda record: None])
-    yield made
-    made.close()
+    yield held
+    held.close()
 
 
 class TestDeferredEngine(EngineContract):

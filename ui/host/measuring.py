@@ -22,6 +22,7 @@ from naive_speculate.events.speedup import compare, plain_rates
 from naive_speculate.infer.threads import available_cores
 from naive_speculate.serving import Engine, Load, Request, Unavailable
 from naive_speculate.serving.protocol import Reader
+from naive_speculate.serving.visit import Visit
 from naive_speculate.speculate.sequence import Detail
 from ui.host.visitors import MEASURING
 from ui.labels import count
@@ -77,7 +78,8 @@ class Measuring:
     def speedup(
         self, engine: Engine, request: Request, lane: list[Event] | None = None
     ) -> MeasuredSpeedup:
-        """The speedup for this prompt and these settings, with an engine that has no observers.
+        """The speedup for this prompt and these settings, which no observer
+        hears of.
 
         `lane` receives the events of the whole run without drafts while it is decoded, which is
         the first measurement. Without it, only as many tokens as the others are decoded. Raises
@@ -119,9 +121,8 @@ class Measuring:
         lane: list[Event] | None = None,
     ) -> list[Event]:
         events = [] if lane is None else lane
-        for some in engine.submit(
-            request, _Until(MOST_SECONDS if lane is None else LANE_SECONDS, cancel)
-        ):
+        until = _Until(MOST_SECONDS if lane is None else LANE_SECONDS, cancel)
+        for some in Visit(request).submit(engine, until):
             events += some
             if not cancel.is_set() and not self._quiet():  # a visitor who did not call `interrupt`
                 cancel.set()
