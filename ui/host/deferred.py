@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from naive_speculate.known import KnownPair
 from naive_speculate.serving import About, Engine, Load, Request, Unavailable
 from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Reader
+from naive_speculate.serving.turns import TOO_MANY, Job, Turns
 from naive_speculate.speculate.sequence import CancelFlag
 
 LOADING = "{} is loading. Its runs start as soon as it is ready."
@@ -27,6 +29,15 @@ def expected(known: KnownPair | None, capacity: int) -> About:
         kind: f"{known.drafters} {kind}" for kind in ("draft", "head") if known.drafter(kind)
     }
     return About({"target": known.target, **drafters}, "cpu", chat=True, capacity=capacity)
+
+
+@dataclass(eq=False)
+class _Held(Job):
+    """A request that waits for the pair."""
+
+    request: Request
+    cancel: CancelFlag
+    deliver: Deliver
 
 
 class DeferredEngine(Engine):
@@ -53,7 +64,7 @@ class DeferredEngine(Engine):
         self._reason = STOPPING
         self._settled = threading.Event()
         self._lock = threading.Lock()
-        self._held = 0
+        self._held = Turns[_Held]()
 
     @property
     def loading(self) -> bool:
@@ -84,53 +95,55 @@ class DeferredEngine(Engine):
             if self._engine is None:
                 raise Unavailable(self._reason)
             return self._engine.start(request, cancel, deliver, reader)
+        held = _Held(reader, request, cancel, deliver)
         with self._lock:
-            if self._held >= self._max_waiting:
-                raise Unavailable(FULL.format(self._held))
-            self._held += 1
-            first, self._unasked = self._unasked, False
-        if first:
-            threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
-        threading.Thread(
-            target=self._start_later,
-            args=(request, cancel, deliver, reader),
-            name="held",
-            daemon=True,
-        ).start()
+            alone = not self._held
+            dropped = self._held.add(held, self._max_waiting)
+            if dropped is held:
+                raise Unavailable(FULL.format(len(self._held)))
+            threads = {"loading": self._load_on_demand} if self._unasked else {}
+            threads |= {"held": self._start_held} if alone else {}
+            self._unasked = False
+        for name, work in threads.items():
+            threading.Thread(target=work, name=name, daemon=True).start()
+        if dropped is not None:
+            dropped.deliver(Unavailable(TOO_MANY))
         return None
 
     def waiting_before(self, reader: Reader) -> int | None:
-        return self._held if self._engine is None else self._engine.waiting_before(reader)
+        return len(self._held) if self._engine is None else self._engine.waiting_before(reader)
 
     def load(self) -> Load:
         if self._engine is not None:
             return self._engine.load()
         if self._settled.is_set():
-            return Load(False, 0, self._held, 0, reason=self._reason)
+            return Load(False, 0, len(self._held), 0, reason=self._reason)
         if self._unasked:
-            return Load(True, 0, self._held, self.about.capacity)
-        return Load(False, 0, self._held, 0, reason=LOADING.format(self._name))
+            return Load(True, 0, len(self._held), self.about.capacity)
+        return Load(False, 0, len(self._held), 0, reason=LOADING.format(self._name))
 
     def close(self) -> None:
         self._settled.set()
         if self._engine is not None:
             self._engine.close()
 
-    def _start_later(
-        self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader
-    ) -> None:
-        """Start a held request once the pair is loaded, or end it when it is cancelled."""
-        while not self._settled.wait(_LOOK_SECONDS) and not cancel.is_set():
-            pass
-        with self._lock:
-            self._held -= 1
-        try:
-            if self._settled.is_set():
-                self.start(request, cancel, deliver, reader)
-            else:
-                deliver(None)
-        except Exception as error:
-            deliver(error)
+    def _start_held(self) -> None:
+        """Start the held requests by turns once the pair is loaded, and end those that are
+        cancelled before."""
+        while self._held:
+            settled = self._settled.wait(_LOOK_SECONDS)
+            with self._lock:
+                over = [held for held in self._held if settled or held.cancel.is_set()]
+                over = self._held.order(over)
+                self._held.waiting = [held for held in self._held if held not in over]
+            for held in over:
+                try:
+                    if settled:
+                        self.start(held.request, held.cancel, held.deliver, held.reader)
+                    else:
+                        held.deliver(None)
+                except Exception as error:
+                    held.deliver(error)
 
     def _load_on_demand(self) -> None:
         with suppress(Exception):  # the held requests end with it
