@@ -3,7 +3,7 @@ and leave between steps."""
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -18,13 +18,14 @@ from naive_speculate.serving.protocol import (
     STOPPING,
     Deliver,
     Engine,
+    Item,
     Load,
     Reader,
     Request,
     Unavailable,
 )
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
-from naive_speculate.serving.turns import TOO_MANY, Job, Turns, by_turns
+from naive_speculate.serving.turns import GROUPS, TOO_MANY, Job, Turns, by_turns
 from naive_speculate.speculate.batch import Batch, PartialStepError, Records
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -42,7 +43,7 @@ CLOSE_SECONDS = 3.0  # most time that `close` waits for the current step
 _BROKEN = "The decoder no longer works. The server needs to be started again."
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class _Job(Job):
     """A run, and the receiver of its events; also the cancel flag of its rows."""
 
@@ -53,11 +54,7 @@ class _Job(Job):
     begun: float = 0.0  # when it got its rows
     left: bool = False  # it must end: the reader fails or reads too slowly, or the engine stops
 
-    @property
-    def num_rows(self) -> int:
-        return len(self.run.going_on)
-
-    def deliver(self, item: list[Event] | Exception | None) -> None:
+    def deliver(self, item: Item) -> None:
         """Deliver to the reader; a reader that raises ends its own run only."""
         try:
             self.receive(item)
@@ -107,8 +104,9 @@ class LocalEngine(Engine):
         self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
     ) -> None:
         """Decode a request (see `Engine`); checked here, in the caller's thread."""
-        job = _Job(reader, cancel, deliver)
+        job = _Job(reader, cancel=cancel, receive=deliver)
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
+        job.num_rows = len(job.run.going_on)
         with self._changed:
             if self._reason:
                 raise Unavailable(self._reason)
@@ -123,7 +121,7 @@ class LocalEngine(Engine):
         with self._changed:
             if self._rows() < self._max_rows:
                 return None
-            new = _Job(reader, threading.Event(), lambda _: None)
+            new = Job(reader)
             order = self._jobs.order([*self._jobs, new])
             before = order[: order.index(new)]
             if self._may_join(reader, 1, 1 + sum(job.num_rows for job in before)):
@@ -194,6 +192,8 @@ class LocalEngine(Engine):
             events = [_events(job.run, records) for job in stepped]
             batch.release(row for job in stepped for row in job.run.rows if row.ended)
             with self._changed:  # before delivery: a reader of a run's end finds its rows free
+                for job in stepped:
+                    job.num_rows = len(job.run.going_on)
                 over = [job for job in stepped if job.run.over]
                 self._jobs.running = [job for job in self._jobs.running if job not in over]
                 for job in over:
@@ -237,17 +237,18 @@ class LocalEngine(Engine):
         """Whether a reader may get spare rows: its share allows it, or it has no row yet.
         `ahead` rows come before or with it."""
         spare = max(1, int(_SPARE * self._max_rows))
-        if ahead > self._max_rows and self._rows(
-            lambda other: (other.address, other.session) == (reader.address, reader.session)
-        ):
-            return False
         most = self._max_rows + spare
-        own = self._rows(lambda other: other.address == reader.address)
-        return own + size <= most and self._rows() + size <= most + spare
+        address, session = (
+            sum(job.num_rows for job in self._jobs.running if group(job.reader) == group(reader))
+            for group in GROUPS
+        )
+        if session and ahead > self._max_rows:
+            return False
+        return address + size <= most and self._rows() + size <= most + spare
 
-    def _rows(self, which: Callable[[Reader], bool] = lambda _: True) -> int:
-        """Number of rows of running jobs, of all or some readers."""
-        return sum(job.num_rows for job in self._jobs.running if which(job.reader))
+    def _rows(self) -> int:
+        """Number of rows of running jobs."""
+        return sum(job.num_rows for job in self._jobs.running)
 
     def _chosen(self) -> list[_Job]:
         """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader

@@ -22,6 +22,7 @@ __all__ = [
     "About",
     "Deliver",
     "Engine",
+    "Item",
     "Load",
     "Reader",
     "Request",
@@ -34,9 +35,10 @@ FULL = "{} others are waiting, which is the limit. Try again in a moment."
 # decoder
 _READ_SECONDS = 0.01
 
-Deliver = Callable[[list[Event] | Exception | None], None]
-"""Receives a run's next list of events, and at its end None or the failure. The decoding thread
-calls it, so it must not block."""
+Item = list[Event] | Exception | None
+"""A run's next list of events, and at its end None or the failure."""
+Deliver = Callable[[Item], None]
+"""Receives a run's items. The decoding thread calls it, so it must not block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +133,8 @@ class Engine(ABC):
 def submitted(
     start: Callable[[CancelFlag, Deliver], None], cancel: CancelFlag | None
 ) -> Iterator[list[Event]]:
-    """What a started run delivers, as `Engine.submit` returns it."""
-    unread = SimpleQueue[list[Event] | Exception | None]()
-    flag = ReaderFlag(cancel)
-    start(flag, unread.put)
-    lists = _read(unread, flag)
+    """What a run that `start` starts delivers, as `Engine.submit` returns it."""
+    lists = _read(start, ReaderFlag(cancel))
     next(lists)  # Python runs a generator's `finally` on close only if the generator has started
     return lists
 
@@ -150,9 +149,9 @@ class ReaderFlag:
         return self.left or (self._cancel is not None and self._cancel.is_set())
 
 
-def _read(
-    unread: "SimpleQueue[list[Event] | Exception | None]", flag: ReaderFlag
-) -> Iterator[list[Event]]:
+def _read(start: Callable[[CancelFlag, Deliver], None], flag: ReaderFlag) -> Iterator[list[Event]]:
+    unread = SimpleQueue[Item]()
+    start(flag, unread.put)
     try:
         yield []
         while True:

@@ -19,6 +19,7 @@ from naive_speculate.serving.protocol import (
     STOPPING,
     Deliver,
     Engine,
+    Item,
     Load,
     Reader,
     Request,
@@ -96,7 +97,7 @@ class SoloEngine(Engine):
 
     def _lists(self, request: Request, run: Run, cancel: CancelFlag) -> Iterator[list[Event]]:
         delivered = DeliveredEvents(len(run.rows))
-        unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
+        unread: SimpleQueue[Item] = SimpleQueue()
         descriptor, flag = tempfile.mkstemp(prefix="naive-speculate-")
         os.close(descriptor)
 

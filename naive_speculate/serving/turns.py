@@ -9,8 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
-from types import MappingProxyType
+from itertools import count, zip_longest
 from typing import Any, Generic, TypeVar
 
 from naive_speculate.serving.protocol import Reader, Unavailable
@@ -27,6 +26,7 @@ GROUPS: tuple[_Group, ...] = (
     lambda reader: (reader.address, reader.session),
 )
 """The decoder is shared between addresses, and between the sessions of each."""
+_numbers = count(1)
 
 
 @dataclass(eq=False)
@@ -34,14 +34,12 @@ class Job:
     """Something that a reader waits for."""
 
     reader: Reader
-    number: int = field(default=sys.maxsize, init=False)  # increases with every job that waits
-
-    @property
-    def num_rows(self) -> int:
-        """How many places it takes."""
-        return 1
+    work: Any = None
+    num_rows: int = 1  # how many places it takes
+    number: int = field(default_factory=partial(next, _numbers), init=False)  # later jobs: higher
 
 
+J = TypeVar("J", bound=Job)
 T = TypeVar("T", bound=Job)
 R = TypeVar("R")
 
@@ -49,7 +47,7 @@ R = TypeVar("R")
 def by_turns(
     jobs: Iterable[T],
     key: Callable[[T], int] = lambda job: job.number,
-    served: Mapping[Any, int] = MappingProxyType({}),
+    served: Mapping[Any, int] = {},
     groups: Sequence[_Group] = GROUPS,
 ) -> list[T]:
     """One job of each group, then the second of each, and so on, the outermost groups first.
@@ -88,26 +86,23 @@ def refused(
     return new
 
 
-class Turns(Generic[T]):
+class Turns(Generic[J]):
     """The jobs that wait, and those that have begun and not ended. Not thread-safe."""
 
     def __init__(self) -> None:
-        self.waiting: list[T] = []
-        self.running: list[T] = []
-        self._count = 0
-        # when a job of an address, or of a session, began last; of those with jobs only
+        self.waiting: list[J] = []
+        self.running: list[J] = []
+        # when an address, or a session, had its last turn, if it has a job
         self._served: dict[Any, int] = {}
 
     def __len__(self) -> int:
         return len(self.running) + len(self.waiting)
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[J]:
         return iter((*self.running, *self.waiting))
 
-    def add(self, new: T, most: int = sys.maxsize) -> T | None:
+    def add(self, new: J, most: int = sys.maxsize) -> J | None:
         """Let a job wait; returns the refused job (see `refused`), which does not wait."""
-        self._count += 1
-        new.number = self._count
         dropped = refused(self.waiting, new, most)
         self.waiting = [job for job in (*self.waiting, new) if job is not dropped]
         return dropped
@@ -116,22 +111,15 @@ class Turns(Generic[T]):
         """These jobs by turns; whoever was served longest ago comes first."""
         return by_turns(jobs, served=self._served)
 
-    def begin(self, job: T) -> None:
+    def begin(self, job: J) -> None:
         """It is the turn of this waiting job."""
         self.waiting.remove(job)
         self.running.append(job)
-        self._count += 1
-        served = self._served | {group(job.reader): self._count for group in GROUPS}
+        served = self._served | dict.fromkeys(
+            [group(job.reader) for group in GROUPS], next(_numbers)
+        )
         here = {group(each.reader) for each in self for group in GROUPS}
-        self._served = {group: count for group, count in served.items() if group in here}
-
-
-@dataclass(eq=False)
-class _Work(Job):
-    """A reader's piece of work."""
-
-    work: Callable[[], Any]
-    result: Future[Any] = field(default_factory=Future)
+        self._served = {name: served[name] for name in served.keys() & here}
 
 
 class Pool:
@@ -143,7 +131,7 @@ class Pool:
         self._pool = ThreadPoolExecutor(threads, name)
         self._most = most
         self._lock = threading.Lock()
-        self._turns = Turns[_Work]()
+        self._turns = Turns[Job]()
 
     @property
     def size(self) -> int:
@@ -152,16 +140,17 @@ class Pool:
     def submit(self, work: Callable[[], R], reader: Reader) -> Future[R]:
         """Work for a reader in a thread, in the caller's context. It fails with `Unavailable` if
         it is refused."""
-        new = _Work(reader, partial(copy_context().run, work))
+        result = Future[R]()
+        new = Job(reader, (result, partial(copy_context().run, work)))
         with self._lock:
             dropped = self._turns.add(new, self._most)
-        if (
-            dropped is not None and dropped.result.set_running_or_notify_cancel()
-        ):  # else its reader has left
-            dropped.result.set_exception(Unavailable(TOO_MANY))
+        if dropped is not None:
+            left, _ = dropped.work
+            if left.set_running_or_notify_cancel():  # else its reader has left
+                left.set_exception(Unavailable(TOO_MANY))
         if dropped is not new:
             self._pool.submit(self._next)
-        return new.result
+        return result
 
     def _next(self) -> None:
         with self._lock:
@@ -169,11 +158,12 @@ class Pool:
                 return
             turn = self._turns.order(self._turns.waiting)[0]
             self._turns.begin(turn)
+            result, work = turn.work
         try:
-            if turn.result.set_running_or_notify_cancel():
-                turn.result.set_result(turn.work())
+            if result.set_running_or_notify_cancel():
+                result.set_result(work())
         except Exception as error:
-            turn.result.set_exception(error)
+            result.set_exception(error)
         finally:
             with self._lock:
                 self._turns.running.remove(turn)

@@ -12,6 +12,7 @@ from naive_speculate.serving.protocol import (
     ANONYMOUS,
     Deliver,
     Engine,
+    Item,
     Reader,
     Request,
     Unavailable,
@@ -60,7 +61,7 @@ class Visit:
             for observer in self.observers:
                 observer(self)
 
-        def receive(item: list[Event] | Exception | None) -> None:
+        def receive(item: Item) -> None:
             try:
                 if isinstance(item, list):
                     since = time.monotonic() - began
@@ -91,12 +92,12 @@ class Visit:
         """Add an event that arrived `since` seconds after the request."""
         self.summary.add(event)
         if event.kind == EventKind.STARTED:
-            self.wait_seconds = since if self.wait_seconds is None else self.wait_seconds
+            if self.wait_seconds is None:
+                self.wait_seconds = since
             self.prompt_tokens = len(event.prompt_token_ids or ())
         elif event.kind in OUTPUT_KINDS:
-            self.first_token_seconds = (
-                since if self.first_token_seconds is None else self.first_token_seconds
-            )
+            if self.first_token_seconds is None:
+                self.first_token_seconds = since
         elif event.kind == EventKind.STEP:
             self.num_drafts += bool(event.num_draft)
         elif event.finish_reason is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from naive_speculate import SamplingParams
 from naive_speculate.serving import About, LocalEngine, Request, Unavailable
-from naive_speculate.serving.protocol import STOPPING
+from naive_speculate.serving.protocol import STOPPING, Reader
 from tests.serving.contract import PATIENCE, EngineContract, rest_of
 from ui.host.deferred import DeferredEngine
 
@@ -103,3 +103,23 @@ def test_held_runs_end_with_the_reason_why_the_pair_is_not_loaded():
     stopped.start(REQUEST, threading.Event(), come.put)
     stopped.close()
     assert str(come.get(timeout=PATIENCE)) == STOPPING
+
+
+def test_held_runs_begin_by_turns_and_the_reader_with_most_of_them_makes_room(tiny_decoder):
+    engine, begun = deferred(lambda: LocalEngine(tiny_decoder, max_rows=1)), SimpleQueue()
+    ends = {name: SimpleQueue() for name in ("many 1", "many 2", "many 3", "many 4", "other")}
+    for name, end in ends.items():
+
+        def take(item, name=name, end=end) -> None:
+            if not isinstance(item, list):
+                end.put(item)
+            elif item[0].kind == "started":
+                begun.put(name)
+
+        engine.start(REQUEST, threading.Event(), take, Reader(name.split()[0]))
+    assert "Too many of your runs are waiting" in str(ends.pop("many 4").get(timeout=PATIENCE))
+    assert engine.load().waiting == 4
+    engine.load_pair()
+    assert [end.get(timeout=PATIENCE) for end in ends.values()] == [None] * 4
+    assert [begun.get() for _ in ends] == ["many 1", "other", "many 2", "many 3"]
+    engine.close()

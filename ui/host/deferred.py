@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from naive_speculate.known import KnownPair
 from naive_speculate.serving import About, Engine, Load, Request, Unavailable
@@ -31,15 +30,6 @@ def expected(known: KnownPair | None, capacity: int) -> About:
     return About({"target": known.target, **drafters}, "cpu", chat=True, capacity=capacity)
 
 
-@dataclass(eq=False)
-class _Held(Job):
-    """A request that waits for the pair."""
-
-    request: Request
-    cancel: CancelFlag
-    deliver: Deliver
-
-
 class DeferredEngine(Engine):
     """Holds at most `max_waiting` requests until its pair is loaded, and then passes them on.
     `make` loads the pair and returns its engine; `about` is what it is expected to report. If it
@@ -64,7 +54,7 @@ class DeferredEngine(Engine):
         self._reason = STOPPING
         self._settled = threading.Event()
         self._lock = threading.Lock()
-        self._held = Turns[_Held]()
+        self._held = Turns[Job]()  # what `start` was called with
 
     @property
     def loading(self) -> bool:
@@ -95,7 +85,7 @@ class DeferredEngine(Engine):
             if self._engine is None:
                 raise Unavailable(self._reason)
             return self._engine.start(request, cancel, deliver, reader)
-        held = _Held(reader, request, cancel, deliver)
+        held = Job(reader, (request, cancel, deliver, reader))
         with self._lock:
             alone = not self._held
             dropped = self._held.add(held, self._max_waiting)
@@ -107,7 +97,7 @@ class DeferredEngine(Engine):
         for name, work in threads.items():
             threading.Thread(target=work, name=name, daemon=True).start()
         if dropped is not None:
-            dropped.deliver(Unavailable(TOO_MANY))
+            dropped.work[2](Unavailable(TOO_MANY))
         return None
 
     def waiting_before(self, reader: Reader) -> int | None:
@@ -133,17 +123,17 @@ class DeferredEngine(Engine):
         while self._held:
             settled = self._settled.wait(_LOOK_SECONDS)
             with self._lock:
-                over = [held for held in self._held if settled or held.cancel.is_set()]
-                over = self._held.order(over)
+                over = [held for held in self._held if settled or held.work[1].is_set()]
                 self._held.waiting = [held for held in self._held if held not in over]
-            for held in over:
+            for held in self._held.order(over):
+                _, _, deliver, _ = held.work
                 try:
                     if settled:
-                        self.start(held.request, held.cancel, held.deliver, held.reader)
+                        self.start(*held.work)
                     else:
-                        held.deliver(None)
+                        deliver(None)
                 except Exception as error:
-                    held.deliver(error)
+                    deliver(error)
 
     def _load_on_demand(self) -> None:
         with suppress(Exception):  # the held requests end with it

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,12 +155,10 @@ async def in_turn(work: Callable[[], dict[str, Any]], session: str = "") -> dict
         await asyncio.wait([result], timeout=PATIENCE_SECONDS)
     finally:
         dropped = piece.cancel()  # unless it has begun
-    if dropped:
-        return {"reason": BUSY, "again": True}
-    try:
-        return await result
-    except Unavailable:
-        return {"reason": BUSY, "again": True}
+    with suppress(Unavailable):
+        if not dropped:
+            return await result
+    return {"reason": BUSY, "again": True}
 
 
 class _Until:

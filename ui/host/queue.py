@@ -3,7 +3,7 @@ nobody has read yet."""
 
 import asyncio
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -50,14 +50,6 @@ class _Sessions(LRUCache[str, Messages]):
         super().__setitem__(session, Messages())
 
 
-@dataclass(eq=False)
-class _Call(Job):
-    """A call that waits or is answered."""
-
-    size: int  # in bytes
-    name: str = ""
-
-
 def open_queue(page: gr.Blocks, size: int) -> None:
     """Give a page a bounded queue for at most so many waiting calls; `Blocks.queue` always
     builds Gradio's own class."""
@@ -83,7 +75,7 @@ class BoundedQueue(Queue):
             blocks=page,
         )
         self.sleep_when_free, self.progress_update_sleep_when_free = 0.02, 0.05
-        self._calls = Turns[_Call]()
+        self._calls = Turns[Job]()  # by name; `num_rows` is a call's size in bytes
         self._sent = 0
         self.pending_messages_per_session: Any = _Sessions(
             self.pending_messages_per_session.max_size
@@ -103,7 +95,7 @@ class BoundedQueue(Queue):
         size = weight(
             [body.data, body.event_data]
         )  # 0.2 s for the worst body that `Guard` lets pass
-        call = _Call(Reader(address_of(request), body.session_hash or ""), size)
+        call = Job(Reader(address_of(request), body.session_hash or ""), num_rows=size)
         if not await self._make_room(call):
             return False, CROWDED, "queue_full"
         for session in (
@@ -112,7 +104,7 @@ class BoundedQueue(Queue):
             del self.pending_event_ids_session[session]
         answer = await super().push(body, request, username)
         if answer[0]:
-            call.name = str(answer[1])
+            call.work = answer[1]
             self._calls.add(call)
             self._take_turns()
         return answer
@@ -121,45 +113,44 @@ class BoundedQueue(Queue):
         """The calls whose turn it is (see Gradio's `Queue.get_events`)."""
         found = super().get_events()
         names = {event._id for event in found[0]} if found else ()
-        for call in [call for call in self._calls.waiting if call.name in names]:
+        for call in [call for call in self._calls.waiting if call.work in names]:
             self._calls.begin(call)
         return found
 
-    async def _make_room(self, new: _Call) -> bool:
+    async def _make_room(self, new: Job) -> bool:
         """Refuse a waiting call of the visitor with the most, if there is no room for a new one.
         Whether there is room."""
         calls, events = self._calls, self.event_ids_to_events
         calls.waiting, calls.running = (
-            [call for call in some if call.name in events]
+            [call for call in some if call.work in events]
             for some in (calls.waiting, calls.running)
         )
-        begun = sum(call.size for call in calls.running)
-        for most, size in (
+        begun = sum(call.num_rows for call in calls.running)
+        limits: list[tuple[int, Callable[[Job], int]]] = [
             (self.max_size or sys.maxsize, lambda _: 1),
-            (self.visitor_bytes - begun, lambda call: call.size),
-        ):
+            (self.visitor_bytes - begun, lambda call: call.num_rows),
+        ]
+        for most, size in limits:
             dropped = refused(calls.waiting, new, most, size)
             if dropped is None:
                 continue
             if dropped is new:
                 return False
-            event = events[dropped.name]
+            event = events[dropped.work]
             calls.waiting.remove(dropped)
-            await self.clean_events(event_id=dropped.name)
+            await self.clean_events(event_id=dropped.work)
             self.send_message(
                 event, ProcessCompletedMessage(output={"error": TOO_MANY}, success=False)
             )
         return True
 
     def _take_turns(self) -> None:
-        """Order the calls that wait for the same: one of each visitor, then the second of each.
-        Those that are being answered count: otherwise who has many would be next after every new
-        call."""
+        """Order the calls that wait for the same: one of each visitor, then the second of each."""
         for queue in self.event_queue_per_concurrency_id.values():
             events = {event._id: event for event in queue.queue}
-            waiting = [call for call in self._calls.waiting if call.name in events]
+            waiting = [call for call in self._calls.waiting if call.work in events]
             if len(waiting) == len(events):
-                queue.queue[:] = [events[call.name] for call in self._calls.order(waiting)]
+                queue.queue[:] = [events[call.work] for call in self._calls.order(waiting)]
 
     def _check(self, body: Any) -> None:
         function = self.blocks.fns.get(body.fn_index)

@@ -15,7 +15,7 @@ from typing import Any
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
-from naive_speculate.serving.protocol import Deliver, Reader, Request, Unavailable
+from naive_speculate.serving.protocol import Deliver, Item, Reader, Request, Unavailable
 from naive_speculate.serving.visit import for_visitor
 from ui.host.visitors import (
     GUIDING,
@@ -183,7 +183,7 @@ class Run:
         if isinstance(error := turn.exception(), Exception):  # the reader of the batches shows it
             self._take(for_visitor(error))
 
-    def _take(self, delivered: list[Event] | Exception | None) -> None:
+    def _take(self, delivered: Item) -> None:
         """Receive events, an error, or None at the end from the decoder."""
         if isinstance(delivered, list):
             self.crowded = self.crowded or len(_live) > 1
