@@ -108,7 +108,7 @@ class Turns(Generic[J]):
         return dropped
 
     def order(self, jobs: Iterable[T]) -> list[T]:
-        """These jobs by turns; whoever was served longest ago comes first."""
+        """These jobs by turns; the reader who was served longest ago comes first."""
         return by_turns(jobs, served=self._served)
 
     def begin(self, job: J) -> None:

@@ -22,7 +22,7 @@ from naive_speculate.speculate.sequence import CancelFlag
 
 
 class Trouble(ValueError):
-    """A run could not start or ended in an error; the message tells the visitor what happened
+    """A run could not start or ended in an error; the message is for the visitor: what happened
     and what to do."""
 
 

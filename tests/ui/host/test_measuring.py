@@ -32,8 +32,8 @@ TOKENS = 24
 
 @pytest.fixture
 def watched(monkeypatch):
-    """What is asked for measurements, and what to call with every list of their events.
-    Measured over fewer tokens, and once however busy the machine is."""
+    """The requests of measurements, and what to call with every list of their events. Measured
+    over fewer tokens, and once however busy the machine is."""
     found = SimpleNamespace(asked=[], then=lambda: None)
 
     class Watched(Visit):
