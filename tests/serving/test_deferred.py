@@ -89,6 +89,26 @@ def test_a_held_run_that_is_cancelled_ends_before_the_pair_is_loaded_and_no_more
         deferred(lambda: LocalEngine(tiny_decoder), max_waiting=0).submit(REQUEST)
 
 
+def test_a_held_run_whose_reader_fails_harms_no_other(tiny_decoder):
+    def fail(_) -> None:
+        raise RuntimeError("the reader's loop is closed")
+
+    engine, cancel, come = (
+        deferred(lambda: LocalEngine(tiny_decoder)),
+        threading.Event(),
+        SimpleQueue(),
+    )
+    for deliver in (fail, come.put):
+        engine.start(REQUEST, cancel, deliver)
+    cancel.set()
+    assert come.get(timeout=PATIENCE) is None
+    for request, deliver in ((Request([]), fail), (REQUEST, come.put)):
+        engine.start(request, threading.Event(), deliver)
+    engine.load_pair()
+    assert any(rest_of(come))
+    engine.close()
+
+
 def test_held_runs_end_with_the_reason_why_the_pair_is_not_loaded():
     def make():
         raise ValueError("there is no such model")

@@ -91,13 +91,12 @@ class DeferredEngine(Engine):
             dropped = self._held.add(held, self._max_waiting)
             if dropped is held:
                 raise Unavailable(FULL.format(len(self._held)))
-            threads = {"loading": self._load_on_demand} if self._unasked else {}
-            threads |= {"held": self._start_held} if alone else {}
-            self._unasked = False
-        for name, work in threads.items():
-            threading.Thread(target=work, name=name, daemon=True).start()
+            first, self._unasked = self._unasked, False
+        for work, needed in ((self._load_on_demand, first), (self._start_held, alone)):
+            if needed:
+                threading.Thread(target=work, daemon=True).start()
         if dropped is not None:
-            dropped.work[2](Unavailable(TOO_MANY))
+            _end(dropped, Unavailable(TOO_MANY))
         return None
 
     def waiting_before(self, reader: Reader) -> int | None:
@@ -126,15 +125,20 @@ class DeferredEngine(Engine):
                 over = [held for held in self._held if settled or held.work[1].is_set()]
                 self._held.waiting = [held for held in self._held if held not in over]
             for held in self._held.order(over):
-                _, _, deliver, _ = held.work
                 try:
                     if settled:
                         self.start(*held.work)
                     else:
-                        deliver(None)
+                        _end(held, None)
                 except Exception as error:
-                    deliver(error)
+                    _end(held, error)
 
     def _load_on_demand(self) -> None:
         with suppress(Exception):  # the held requests end with it
             self.load_pair()
+
+
+def _end(held: Job, end: Exception | None) -> None:
+    """End a held request; a reader that raises ends its own run only."""
+    with suppress(Exception):
+        held.work[2](end)
