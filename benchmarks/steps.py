@@ -63,7 +63,7 @@ def step(
             PROMPT,
             params,
             num_draft_tokens=k,
-            detail=detail,  # type: ignore[arg-type]
+            detail=detail,
             drafter="model",
         ):
             if event.kind == "step":

@@ -44,85 +44,56 @@ def parser() -> argparse.ArgumentParser:
     drafter = commands.add_parser(
         "drafter", help="train a draft head, a block drafter or a draft model"
     )
-    add, add_group = drafter.add_argument, drafter.add_mutually_exclusive_group
+    add = drafter.add_argument
     add("--target", required=True, help="a named pair, Hub id, local folder or GGUF file")
     kinds = "an EAGLE-3 head, a block drafter (DFlash or DSpark), or a small Llama (default: head)"
     add("--kind", choices=("head", "block", "dspark", "model"), default="head", help=kinds)
     add("--work", type=Path, required=True, help="data and checkpoints; the same command resumes")
     add("--out", type=Path, required=True, help="where the drafter is written")
-    add(
-        "--answer-tokens",
-        type=positive,
-        default=2_000_000,
-        help="size of the data (default: %(default)s)",
-    )
-    length = add_group(required=False).add_argument
-    length(
-        "--minutes",
-        type=positive,
-        default=240,
-        help="training time, over all runs together (default: %(default)s)",
-    )
-    length("--updates", type=positive, help="updates of the weights instead")
-    source = add_group(required=False).add_argument
-    source(
-        "--stream",
-        type=positive,
-        metavar="ROWS",
-        help="conversations written at once, for a GPU; keeps tokens only",
-    )
-    source("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
-    add(
-        "--text",
-        type=Path,
-        nargs="+",
-        default=[],
-        help="text files; some conversations are about passages of them",
-    )
-    add(
-        "--layers",
-        type=whole_number,
-        nargs="+",
-        help="target layers that are read (default: 2, n / 2 and n - 3 of n)",
-    )
-    add(
-        "--vocabulary",
-        type=positive,
-        default=6_144,
-        help="tokens that the drafter learns to draft (default: %(default)s)",
-    )
-    add(
-        "--mlp",
-        type=positive,
-        help="width of the drafter's MLP (default: twice the target's width)",
-    )
-    add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
-    add(
-        "--depth",
-        type=positive,
-        default=3,
-        help="layers of block drafter or draft model (default: %(default)s)",
-    )
-    add(
-        "--steps",
-        type=positive,
-        help="draft steps in training (default: 3 of a head, 7 of a block drafter)",
-    )
-    add(
-        "--rank",
-        type=positive,
-        default=128,
-        help="rank of a DSpark's product of the token before (default: %(default)s)",
-    )
-    add(
-        "--batch-tokens",
-        type=positive,
-        default=1_024,
-        help="tokens per update (default: %(default)s)",
-    )
     add("--seed", type=whole_number, default=0)
     add("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
+    _add_data(drafter.add_argument_group("data"))
+    _add_shape(drafter.add_argument_group("the drafter's shape"))
+    _add_training(drafter.add_argument_group("training"))
     return found
+
+
+def _add_data(group: Any) -> None:
+    help = "size of the data (default: %(default)s)"
+    group.add_argument("--answer-tokens", type=positive, default=2_000_000, help=help)
+    help = "text files; some conversations are about passages of them"
+    group.add_argument("--text", type=Path, nargs="+", default=[], help=help)
+    add = group.add_mutually_exclusive_group().add_argument
+    help = "conversations written at once, for a GPU; keeps tokens only"
+    add("--stream", type=positive, metavar="ROWS", help=help)
+    add("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
+
+
+def _add_shape(group: Any) -> None:
+    add = group.add_argument
+    help = "target layers that are read (default: 2, n / 2 and n - 3 of n)"
+    add("--layers", type=whole_number, nargs="+", help=help)
+    help = "tokens that the drafter learns to draft (default: %(default)s)"
+    add("--vocabulary", type=positive, default=6_144, help=help)
+    help = "width of the drafter's MLP (default: twice the target's width)"
+    add("--mlp", type=positive, help=help)
+    add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
+    help = "layers of block drafter or draft model (default: %(default)s)"
+    add("--depth", type=positive, default=3, help=help)
+    help = "rank of a DSpark's product of the token before (default: %(default)s)"
+    add("--rank", type=positive, default=128, help=help)
+
+
+def _add_training(group: Any) -> None:
+    add = group.add_argument
+    help = "draft steps in training (default: 3 of a head, 7 of a block drafter)"
+    add("--steps", type=positive, help=help)
+    help = "tokens per update (default: %(default)s)"
+    add("--batch-tokens", type=positive, default=1_024, help=help)
+    add = group.add_mutually_exclusive_group().add_argument
+    help = "training time, over all runs together (default: %(default)s)"
+    add("--minutes", type=positive, default=240, help=help)
+    add("--updates", type=positive, help="updates of the weights instead")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

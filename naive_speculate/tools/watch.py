@@ -90,33 +90,14 @@ def watch(
         RuntimeError: If this version of transformers behaves differently from the supported one.
     """
     encoded = _encoded(inputs, tokenizer, model.device)
-    prompt = encoded["input_ids"][0].tolist()
-    if wrong := [
-        token for token in prompt if not 0 <= token < model.get_input_embeddings().num_embeddings
-    ]:
-        raise ValueError(f"inputs has the token id {wrong[0]}, which the model does not have")
+    prompt = _checked(encoded["input_ids"][0].tolist(), model)
     _check_options(model, options)
     vocabulary = Vocabulary(tokenizer)
     recorder = _Recorder(model, vocabulary, TextStream(vocabulary, prompt))
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), recorder:
-        torch.manual_seed(seed)
-        output = model.generate(
-            **encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options
-        )
-    if recorder.config is None:
-        raise ValueError(
-            "nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp, with"
-            " num_beams=1"
-        )
-    names = {"target": _name(model)} | (
-        {} if assistant_model is None else {"draft": _name(assistant_model)}
-    )
-    ended_at, tokens, config = (
-        recorder.seconds(),
-        getattr(output, "sequences", output)[0],
-        recorder.config,
-    )
+    given = {**encoded, "assistant_model": assistant_model, "tokenizer": tokenizer, **options}
+    tokens = _generate(model, given, seed, recorder)
+    ended_at = recorder.seconds()
+    models = {"target": model} | ({} if assistant_model is None else {"draft": assistant_model})
     started = Event(
         EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
@@ -124,18 +105,43 @@ def watch(
         prompt_texts=vocabulary.texts(prompt),
         settings=_settings(recorder, len(prompt), options),
         seed=seed,
-        models=names,
+        models={name: _name(each) for name, each in models.items()},
         device=str(model.device),
     )
-    stopped = config._eos_token_tensor is not None and bool(
-        (tokens[-1] == config._eos_token_tensor).any()
-    )
-    reason = (
-        FinishReason.LENGTH
-        if not stopped and len(tokens) >= config.max_length
-        else FinishReason.STOP
-    )
+    reason = _finish_reason(tokens, recorder.config)
     return recorder.trace(Emitter(vocabulary, started), reason, ended_at)
+
+
+def _generate(
+    model: Any, options: dict[str, Any], seed: int, recorder: "_Recorder"
+) -> torch.Tensor:
+    """The tokens that a model generates while it is recorded. Raises a `ValueError` if nothing
+    was drafted."""
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), recorder:
+        torch.manual_seed(seed)
+        output = model.generate(**options)
+    if recorder.config is None:
+        raise ValueError(
+            "nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp, with"
+            " num_beams=1"
+        )
+    return getattr(output, "sequences", output)[0]
+
+
+def _checked(prompt: list[int], model: Any) -> list[int]:
+    """The prompt's tokens. Raises a `ValueError` if the model lacks one."""
+    size = model.get_input_embeddings().num_embeddings
+    if wrong := [token for token in prompt if not 0 <= token < size]:
+        raise ValueError(f"inputs has the token id {wrong[0]}, which the model does not have")
+    return prompt
+
+
+def _finish_reason(tokens: torch.Tensor, config: Any) -> FinishReason:
+    """Why the output of all tokens ended."""
+    ends = config._eos_token_tensor
+    stopped = ends is not None and bool((tokens[-1] == ends).any())
+    return FinishReason.STOP if stopped or len(tokens) < config.max_length else FinishReason.LENGTH
 
 
 def _check_options(model: Any, options: Mapping[str, Any]) -> None:

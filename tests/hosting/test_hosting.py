@@ -168,6 +168,19 @@ def test_two_pairs_of_a_folder_are_loaded_and_visitors_choose_among_these_only(s
 # --- what the operator sees
 
 
+def reported_as_traced(record: RunRecord, trace: Trace) -> None:
+    """The figures of a run's record are those of its trace."""
+    m, found = trace.metrics, record.summary.metrics
+    assert (found.num_generated_tokens, record.prompt_tokens) == (m.num_generated_tokens, 3)
+    assert found.num_draft_tokens == m.num_draft_tokens
+    assert found.num_accepted_draft_tokens == m.num_accepted_draft_tokens
+    assert sum(record.accepted_at) == m.num_accepted_draft_tokens
+    assert record.outcome == trace.events[-1].finish_reason
+    assert record.num_drafts == sum(bool(event.num_draft) for event in trace)
+    assert record.num_drafts <= found.num_spec_steps
+    assert 0 <= (record.wait_seconds or 0) <= (record.first_token_seconds or 0) <= record.seconds
+
+
 def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the_operator_wanted_them(
     caplog,
 ):
@@ -195,19 +208,7 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the
         with pytest.raises(ValueError, match="prompt is empty"):
             Visit(Request([]), observers).submit(endless)
         third = records.get(timeout=60)
-    m = trace.metrics
-    told, tokens = first.summary.metrics, second.summary.metrics.num_generated_tokens
-    assert (told.num_generated_tokens, first.prompt_tokens) == (m.num_generated_tokens, 3)
-    assert (told.num_draft_tokens, told.num_accepted_draft_tokens) == (
-        m.num_draft_tokens,
-        m.num_accepted_draft_tokens,
-    )
-    assert (sum(first.accepted_at), first.outcome) == (
-        m.num_accepted_draft_tokens,
-        trace.events[-1].finish_reason,
-    )
-    assert first.num_drafts == sum(bool(event.num_draft) for event in trace) <= told.num_spec_steps
-    assert 0 <= (first.wait_seconds or 0) <= (first.first_token_seconds or 0) <= first.seconds
+    reported_as_traced(first, trace)
     assert (second.outcome, third.outcome) == ("abandoned", "refused")
     lines = [
         json.loads(record.message)
@@ -221,8 +222,9 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the
         endless.submit(everybody)
     )  # begins when every place is free, also that of the run that was left
     text = counters.text().decode()
+    tokens = sum(each.summary.metrics.num_generated_tokens for each in (first, second))
     for counted in (
-        f"generation_tokens_total {float(m.num_generated_tokens + tokens)}",
+        f"generation_tokens_total {float(tokens)}",
         f'request_success_total{{finished_reason="{first.outcome}"}} 1.0',
         'runs_failed_total{outcome="refused"} 1.0',
         "num_requests_running 0.0",

@@ -70,87 +70,49 @@ _WIDTH = 160  # of tables written to a file or a pipe
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate bench", description=__doc__)
     add_models(parser)
-    add = parser.add_argument
-    add(
-        "--prompts",
-        type=lines_of_file,
-        default=PROMPTS,
-        metavar="FILE",
-        help="one prompt per line (default: eight beginnings)",
-    )
-    add(
-        "--new-tokens",
-        type=positive,
-        default=96,
-        metavar="N",
-        help="tokens to generate (default 96)",
-    )
-    add(
-        "--max-draft-tokens",
-        type=positive,
-        default=8,
-        metavar="K",
-        help="largest window (default 8)",
-    )
+    help = "print the numbers as JSON and nothing else on standard output"
+    parser.add_argument("--json", action="store_true", help=help)
+    _add_prompts(parser.add_argument_group("prompts: plain decoding and every window"))
+    title = "questions instead of prompts: plain decoding and drafters, by category"
+    _add_suite(parser.add_argument_group(title))
+    return parser
+
+
+def _add_prompts(group: Any) -> None:
+    add = group.add_argument
+    help = "one prompt per line (default: eight beginnings)"
+    add("--prompts", type=lines_of_file, default=PROMPTS, metavar="FILE", help=help)
+    help = "tokens to generate (default %(default)s)"
+    add("--new-tokens", type=positive, default=96, metavar="N", help=help)
+    help = "largest window (default %(default)s)"
+    add("--max-draft-tokens", type=positive, default=8, metavar="K", help=help)
     add("--quick", action="store_true", help="only the greedy comparison, with half the prompts")
-    add(
-        "--json",
-        action="store_true",
-        help="print the numbers as JSON and nothing else on standard output",
-    )
     add("--plots", type=Path, metavar="FOLDER", help="save plots in this folder")
-    add(
-        "--write-costs",
-        type=Path,
-        metavar="FILE",
-        help='save step costs for num_draft_tokens="auto" and the fastest drafter',
-    )
-    add = parser.add_argument_group(
-        "questions instead of prompts: plain decoding and drafters, by category"
-    ).add_argument
-    add(
-        "--suite",
-        type=Path,
-        metavar="FILE",
-        help='JSON lines with "category" and "turns", as in Spec-Bench',
-    )
-    some = (
+    help = 'save step costs for num_draft_tokens="auto" and the fastest drafter'
+    add("--write-costs", type=Path, metavar="FILE", help=help)
+
+
+def _add_suite(group: Any) -> None:
+    add = group.add_argument
+    help = 'JSON lines with "category" and "turns", as in Spec-Bench'
+    add("--suite", type=Path, metavar="FILE", help=help)
+    help = (
         "drafters, besides plain decoding, also as head:argmax, and with trees as head:4x2x1"
         " (default: all)"
     )
-    add("--drafters", metavar="D,D…", help=some)
-    add(
-        "--num-draft-tokens",
-        type=windows,
-        default=[5],
-        metavar="K,K…",
-        help="draft tokens per step, or auto (default: 5)",
-    )
-    add(
-        "--transformers",
-        action="store_true",
-        help="also transformers' plain, assisted and prompt lookup generation",
-    )
-    add(
-        "--max-tokens",
-        type=positive,
-        default=128,
-        metavar="N",
-        help="most tokens per answer (default: %(default)s)",
-    )
-    add(
-        "--temperature",
-        type=number,
-        default=0.0,
-        metavar="X",
-        help="0 compares the texts too (default: %(default)s)",
-    )
+    add("--drafters", metavar="D,D…", help=help)
+    help = "draft tokens per step, or auto (default: 5)"
+    add("--num-draft-tokens", type=windows, default=[5], metavar="K,K…", help=help)
+    help = "also transformers' plain, assisted and prompt lookup generation"
+    add("--transformers", action="store_true", help=help)
+    help = "most tokens per answer (default: %(default)s)"
+    add("--max-tokens", type=positive, default=128, metavar="N", help=help)
+    help = "0 compares the texts too (default: %(default)s)"
+    add("--temperature", type=number, default=0.0, metavar="X", help=help)
     add("--limit", type=positive, metavar="N", help="questions per category (default: all)")
-    add(
-        "--threads", type=positive, metavar="N", help="number of threads (default: as for decoding)"
-    )
+    help = "number of threads (default: as for decoding)"
+    add("--threads", type=positive, metavar="N", help=help)
     add("--svg", type=Path, metavar="FILE", help="save a plot in this file")
-    return parser
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
