@@ -52,7 +52,8 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters |= {
-    name: getattr(labels, name) for name in ("visible", "number", "percent", "count", "to_json")
+    name: getattr(labels, name)
+    for name in ("visible", "number", "percent", "count", "to_json", "token")
 }
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
-from naive_speculate.palette import STYLES
 from ui.assets import render
 from ui.experiments.lessons.find_examples import (
     OPEN,
@@ -99,8 +97,7 @@ VIEWS = [
 def markup(data: Data) -> str:
     columns = ([row[name] for row in data["tokens"]] for name in ("q", "p", "left"))
     others = [rest_of(column) for column in columns]
-    label = STYLES[EventKind.RESAMPLED].label
-    return render("lesson_rejection", **data, others=others, others_name=OTHERS, label=label)
+    return render("lesson_rejection", **data, others=others, others_name=OTHERS)
 
 
 NOTE = "Decodes your prompt until it finds a close rejection."

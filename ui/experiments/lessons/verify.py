@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from naive_speculate.events import TOKEN_KINDS, Event
+from naive_speculate.events import Event
 from naive_speculate.events.trace import Trace
-from naive_speculate.palette import STYLES
 from ui.assets import render
 from ui.experiments.lessons.find_examples import DraftedStep, drafted_steps, full_step, text_before
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts, spoken
@@ -79,14 +78,12 @@ VIEWS = [
 
 def markup(data: Data) -> str:
     first, *after = data["rounds"]
-    labels = {kind.value: STYLES[kind].label for kind in TOKEN_KINDS}
     columns = _columns(data["before"], first)
     return render(
         "lesson_step",
         before=data["before"],
         first=first,
         after=after,
-        labels=labels,
         columns=columns,
     )
 
