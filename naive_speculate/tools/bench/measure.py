@@ -4,11 +4,12 @@ what forwards take."""
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from transformers import GenerationConfig
@@ -22,6 +23,9 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.theory import speedup
 
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+R = TypeVar("R")
 _DRAFTS_IN_A_ROW, _REPEATS = 4, 25
 
 
@@ -231,18 +235,31 @@ def _over(runs: Sequence[Run], others: Sequence[Run], speed: str) -> Estimate:
     return ratio_of(logs_of(*([getattr(one, speed) for one in each] for each in (runs, others))))
 
 
+def in_turn(ways: Mapping[K, Callable[[T], R]], inputs: Iterable[T]) -> Iterator[dict[K, R]]:
+    """Run every way on each input, one input after the other, since a machine's speed changes
+    over minutes; the order rotates with every input. Yields each input's results in the order of
+    the ways."""
+    keys = list(ways)
+    for number, given in enumerate(inputs):
+        first = number % len(keys)
+        results = {key: ways[key](given) for key in (*keys[first:], *keys[:first])}
+        yield {key: results[key] for key in keys}
+
+
 def decode_all(
     ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None] = lambda _: None
 ) -> Iterator[list[Run]]:
-    """Decode every prompt every way, alternately; the order rotates with every prompt. Yields
-    each prompt's runs in the order of the ways; `tick` is called after each run, with the
-    prompt's number, which is also the seed."""
-    for number, prompt in enumerate(prompts):
-        first, runs = number % len(ways), dict[int, Run]()
-        for index in (*range(first, len(ways)), *range(first)):
-            runs[index] = ways[index].decode(prompt, number)
-            tick(number)
-        yield [runs[index] for index in range(len(ways))]
+    """Decode every prompt every way, in turn. Yields each prompt's runs in the order of the ways;
+    `tick` is called after each run, with the prompt's number, which is also the seed."""
+
+    def decode(way: Way, number: int) -> Run:
+        run = way.decode(prompts[number], number)
+        tick(number)
+        return run
+
+    timed = {index: partial(decode, way) for index, way in enumerate(ways)}
+    for runs in in_turn(timed, range(len(prompts))):
+        yield list(runs.values())
 
 
 def forward_costs(
