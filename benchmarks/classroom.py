@@ -33,15 +33,15 @@ REST_OF_A_WORD = 8  # tokens
 _LETTER = "ꙮ"  # continues no listed word, except listed stems
 
 
-class Run(NamedTuple):
+class Seeded(NamedTuple):
     prompt: str
     temperature: float
     seed: int
 
 
 def search(
-    decoder: SpeculativeDecoder, runs: Sequence[Run], words: WordList, options: Namespace
-) -> Iterator[tuple[Run, list[str]]]:
+    decoder: SpeculativeDecoder, runs: Sequence[Seeded], words: WordList, options: Namespace
+) -> Iterator[tuple[Seeded, list[str]]]:
     """Decode all runs, `batch` at a time, and yield those with listed words in what was
     generated, with the masked words."""
     k = 0 if decoder.pair.draft is None else NUM_DRAFT_TOKENS
@@ -66,7 +66,7 @@ def written_words(prompt: str, text: str, cut_off: bool, words: WordList) -> lis
     return [word.removesuffix(_LETTER) for _, word in own]
 
 
-def show(runs: Sequence[Run], offences: Sequence[tuple[Run, list[str]]], console: Console) -> None:
+def show(runs: list[Seeded], offences: list[tuple[Seeded, list[str]]], console: Console) -> None:
     total, listed = (Counter(run.prompt for run in some) for some in (runs, dict(offences)))
     table = Table("prompt", *numbers("runs", "with words"), title="Runs with listed words")
     for prompt, number in total.items():
@@ -88,7 +88,7 @@ def main() -> int:
         words = WordList.decode(Path(options.words).read_text(encoding="ascii"))
     pair = load_pair(options.target, options.draft)
     prompts = read_prompts("classroom.txt")
-    each = (Run(prompt, t, s) for s in count(1) for t in TEMPERATURES for prompt in prompts)
+    each = (Seeded(prompt, t, s) for s in count(1) for t in TEMPERATURES for prompt in prompts)
     runs = list(islice(each, options.runs))
     offences = list(search(SpeculativeDecoder(pair), runs, words, options))
     show(runs, offences, output(120))

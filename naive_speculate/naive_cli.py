@@ -29,7 +29,7 @@ from naive_speculate.text import Vocabulary, visible
 
 
 @dataclass(frozen=True)
-class Step:
+class StepTokens:
     """What one step did: x₁ … x_γ, n, and the emitted tokens, x₁ … x_n and t; without t where the
     text ends before it."""
 
@@ -52,7 +52,7 @@ class Step:
         return drafts + [(own, t) for t in self.token_ids[n:]]
 
 
-Decode = Callable[..., Iterable[Step]]  # `naive.speculative_decode`
+Decode = Callable[..., Iterable[StepTokens]]  # `naive.speculative_decode`
 
 
 def run_command(decode: Decode, arguments: Sequence[str] | None = None) -> int:
@@ -154,10 +154,10 @@ def check_arguments(
             )
 
 
-def _print_run(vocabulary: Vocabulary, steps: Iterable[Step]) -> None:
+def _print_run(vocabulary: Vocabulary, steps: Iterable[StepTokens]) -> None:
     """Print a line per step, then the text and a summary."""
     console = Console(highlight=False, soft_wrap=True)
-    finished: list[Step] = []
+    finished: list[StepTokens] = []
     for step in steps:
         if not finished:
             console.print(Text("  ").join(map(to_rich, legend())))

@@ -41,7 +41,7 @@ impossible."""
 
 
 @dataclass(frozen=True)
-class Step:
+class ToyStep:
     """One step of a sampler with toy distributions, which depend on the tokens before."""
 
     target: ToyModel
@@ -109,10 +109,10 @@ def _joint(model: ToyModel, length: int, after: Tokens = ()) -> Array:
     return found
 
 
-def steps() -> Iterator[Step]:
+def steps() -> Iterator[ToyStep]:
     """The toys that a sampler is tested on."""
     for size, num_candidates, (target, proposal), zeros in _TOYS:
-        yield Step(
+        yield ToyStep(
             ToyModel(size, target, zeros=zeros),
             ToyModel(size, proposal, zeros=zeros, temper=1.5),
             num_candidates,
@@ -122,7 +122,7 @@ def steps() -> Iterator[Step]:
 class _Tree:
     """All branches of a sampler's draws for one set of candidates."""
 
-    def __init__(self, rejection: Rejection, step: Step, candidates: Tokens) -> None:
+    def __init__(self, rejection: Rejection, step: ToyStep, candidates: Tokens) -> None:
         self._emitted = partial(
             step.emitted, rejection, candidates, step.inputs(candidates, torch.float64)
         )
@@ -182,7 +182,7 @@ class _Tree:
         yield from self._breaks(path, middle, high)
 
 
-def enumerate_rejection(rejection: Rejection, step: Step) -> tuple[Array, int]:
+def enumerate_rejection(rejection: Rejection, step: ToyStep) -> tuple[Array, int]:
     """The exact joint distribution of k + 1 tokens, and the number of paths, of a sampler that
     takes `random`, an object with `uniform()` and `categorical(probs)`, besides its three
     tensors. Raises `Deviation` if it draws elsewhere, or returns no result."""
@@ -196,7 +196,7 @@ def enumerate_rejection(rejection: Rejection, step: Step) -> tuple[Array, int]:
     return found, num_paths
 
 
-def sample_rejection(rejection: Rejection, step: Step, num_samples: int, seed: int) -> Array:
+def sample_rejection(rejection: Rejection, step: ToyStep, num_samples: int, seed: int) -> Array:
     """Counts of k + 1 tokens over this many calls, in float32, as engines compute; torch's
     global generator is seeded."""
     random, found = np.random.default_rng(seed), np.zeros_like(step.expected())
@@ -274,7 +274,7 @@ def _prove_by_samples(
     return Proof(shown is None, largest, total, shown, smallest_bias, tuple(fits), error_rate)
 
 
-def _counterexample(step: Step, joint: Array, sampled: bool) -> Counterexample:
+def _counterexample(step: ToyStep, joint: Array, sampled: bool) -> Counterexample:
     """The first next token's distribution that differs; of samples, the one that differs most
     significantly."""
     contexts = (

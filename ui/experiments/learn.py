@@ -172,7 +172,7 @@ def lesson_in(query: Any) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LessonStep:
     """A title, a text as Markdown, and the question at its end with its choices, if any."""
 
     title: str
@@ -181,12 +181,12 @@ class Step:
     choices: tuple[str, ...] = ()
 
 
-def read_steps(lesson: int) -> list[Step]:
+def read_steps(lesson: int) -> list[LessonStep]:
     """The steps of a lesson; the first is its opening, whose title is the lesson's."""
     return parse((ROOT / "lessons" / f"{lesson}.md").read_text(encoding="utf-8"))
 
 
-def parse(text: str) -> list[Step]:
+def parse(text: str) -> list[LessonStep]:
     """The steps of a file's content. Raises ValueError if it does not start with the lesson's
     title."""
     before, *found = _HEADING.split(text)
@@ -197,7 +197,7 @@ def parse(text: str) -> list[Step]:
         words, *question = _QUESTION.split(body.strip())
         ask, choices = question[:2] if question else ("", "")
         lines = (line.removeprefix("- ") for line in choices.strip().splitlines())
-        steps.append(Step(title, words.strip(), " ".join(ask.split()), tuple(lines)))
+        steps.append(LessonStep(title, words.strip(), " ".join(ask.split()), tuple(lines)))
     return steps
 
 

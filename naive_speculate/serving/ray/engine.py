@@ -66,7 +66,7 @@ class RayEngine(Engine):
         self._decode = handle.options(stream=True).decode
         self._replicas = replicas_of(app) or 1
         self._lock = threading.Lock()
-        self._runs: set[_Run] = set()
+        self._runs: set[_Streamed] = set()
         self._closed = threading.Event()
         self._gone = False
         self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
@@ -85,7 +85,7 @@ class RayEngine(Engine):
             waiting = sum(run.rows for run in self._runs if not run.begun)
         if waiting + request.params.num_sequences > self._max_waiting:
             raise Unavailable(FULL.format(waiting))
-        run = _Run(request.params.num_sequences, cancel, self._request_stream(request))
+        run = _Streamed(request.params.num_sequences, cancel, self._request_stream(request))
         with self._lock:
             self._runs.add(run)
         pump(self._lists(request, run), deliver)
@@ -123,7 +123,7 @@ class RayEngine(Engine):
         except BackPressureError:
             raise Unavailable("Too many runs are waiting. Try again in a moment.") from None
 
-    def _lists(self, request: Request, run: "_Run") -> Iterator[list[Event]]:
+    def _lists(self, request: Request, run: "_Streamed") -> Iterator[list[Event]]:
         """A run's lists, retried on other replicas until one begins it, and the events that a
         replica could not send."""
         delivered, tries = DeliveredEvents(run.rows), 1
@@ -159,7 +159,7 @@ class RayEngine(Engine):
                 self._runs.discard(run)
 
     @staticmethod
-    def _next(run: "_Run") -> list[Event] | Refusal | str | None:
+    def _next(run: "_Streamed") -> list[Event] | Refusal | str | None:
         """What the replica sends: events, a refusal, or why the run failed; None if it sends
         nothing more. A dead replica counts as one that is unavailable."""
         found: list[Event] | Refusal | None
@@ -176,7 +176,7 @@ class RayEngine(Engine):
             return "unavailable", ""
         return found
 
-    def _end(self, reason: FinishReason, which: "Callable[[_Run], bool]") -> None:
+    def _end(self, reason: FinishReason, which: "Callable[[_Streamed], bool]") -> None:
         with self._lock:
             runs = [run for run in self._runs if which(run)]
         for run in runs:
@@ -201,7 +201,7 @@ class RayEngine(Engine):
 
 
 @dataclass(eq=False)
-class _Run:
+class _Streamed:
     """A run of so many rows, and the stream of its current replica; `begun` once anything was
     read."""
 

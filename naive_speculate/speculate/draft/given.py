@@ -22,8 +22,8 @@ class _Given(BatchDrafter):
 
     drafts_trees = False
 
-    def room(self, row: SequenceState) -> int:
-        return super().room(row) if row.num_steps == 0 else 0
+    def max_window(self, row: SequenceState) -> int:
+        return super().max_window(row) if row.num_steps == 0 else 0
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         own = super().propose(rows, [1] * len(rows))

@@ -30,7 +30,7 @@ _DRAFTS_IN_A_ROW, _REPEATS = 4, 25
 
 
 @dataclass(frozen=True)
-class Run:
+class Decoded:
     """One prompt decoded one way."""
 
     token_ids: list[int]  # the output
@@ -69,7 +69,7 @@ class Way:
     name: str  # its name in tables
     num_draft_tokens: int | str  # draft tokens per step, "auto", or 0 for plain decoding
     ours: bool  # whether it is this decoder
-    decode: Callable[[list[int], int], Run]
+    decode: Callable[[list[int], int], Decoded]
     drafter: str = "model"  # the drafter of this decoder
 
 
@@ -84,7 +84,7 @@ def our_way(
     unless they are options."""
     options = {"num_draft_tokens": num_draft_tokens, "drafter": drafter, "detail": "none"} | options
 
-    def decode(prompt: list[int], seed: int) -> Run:
+    def decode(prompt: list[int], seed: int) -> Decoded:
         # with a seed, "auto" learns no costs, and a head does not round
         seeded = replace(
             params, seed=seed if params.temperature and num_draft_tokens != "auto" else None
@@ -93,7 +93,7 @@ def our_way(
         result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began
         steps, before = result.metrics.num_spec_steps, prompt_seconds(result.metrics)
-        return Run(list(result.token_ids), seconds, steps, result.trace.events, before)
+        return Decoded(list(result.token_ids), seconds, steps, result.trace.events, before)
 
     name = "plain" if num_draft_tokens == 0 else f"k = {num_draft_tokens}"
     if strategy := options.get("verify_strategy"):
@@ -144,7 +144,7 @@ class Transformers:
             **drawn,
         )
 
-        def decode(prompt: list[int], seed: int) -> Run:
+        def decode(prompt: list[int], seed: int) -> Decoded:
             torch.manual_seed(seed)
             query = torch.tensor([prompt], device=self.target.device)
             options: dict[str, Any] = {}
@@ -169,7 +169,7 @@ class Transformers:
             # Its first forward reads the prompt, and gives a token as later forwards do.
             step = (began + seconds - self.second) / max(1, self.forwards - 1)
             reading = max(0.0, self.second - began - step) if self.forwards > 1 else 0.0
-            return Run(token_ids, seconds, self.forwards, prompt_seconds=reading)
+            return Decoded(token_ids, seconds, self.forwards, prompt_seconds=reading)
 
         how = f"k = {num_draft_tokens}" if num_draft_tokens else "plain"
         return Way(
@@ -190,7 +190,11 @@ class Line:
     same prompts."""
 
     def __init__(
-        self, way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTable | None = None
+        self,
+        way: Way,
+        runs: Sequence[Decoded],
+        plain: Sequence[Decoded],
+        costs: CostTable | None = None,
     ) -> None:
         pairs = list(zip(runs, plain, strict=True))
         steps = [summarize(run.events) for run in runs if run.events]
@@ -231,7 +235,7 @@ class Line:
         self.same_as_plain = fmean(run.token_ids == other.token_ids for run, other in pairs)
 
 
-def _over(runs: Sequence[Run], others: Sequence[Run], speed: str) -> Estimate:
+def _over(runs: Sequence[Decoded], others: Sequence[Decoded], speed: str) -> Estimate:
     return ratio_of(logs_of(*([getattr(one, speed) for one in each] for each in (runs, others))))
 
 
@@ -248,11 +252,11 @@ def in_turn(ways: Mapping[K, Callable[[T], R]], inputs: Iterable[T]) -> Iterator
 
 def decode_all(
     ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None] = lambda _: None
-) -> Iterator[list[Run]]:
+) -> Iterator[list[Decoded]]:
     """Decode every prompt every way, in turn. Yields each prompt's runs in the order of the ways;
     `tick` is called after each run, with the prompt's number, which is also the seed."""
 
-    def decode(way: Way, number: int) -> Run:
+    def decode(way: Way, number: int) -> Decoded:
         run = way.decode(prompts[number], number)
         tick(number)
         return run
@@ -299,7 +303,7 @@ def memory_mib(device: torch.device) -> dict[str, float]:
 
 
 def lines_of(
-    ways: Sequence[Way], answers: Iterable[list[Run]], costs: CostTable | None = None
+    ways: Sequence[Way], answers: Iterable[list[Decoded]], costs: CostTable | None = None
 ) -> list[Line]:
     """The figures of all ways, the first of which is plain decoding; `answers` have a run per
     way."""

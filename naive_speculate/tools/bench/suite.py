@@ -18,7 +18,7 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.request import Request
 from naive_speculate.tools.bench.measure import (
-    Run,
+    Decoded,
     Transformers,
     Way,
     decode_all,
@@ -139,17 +139,17 @@ def ways_of(
 def figures(
     ways: Sequence[Way],
     questions: Sequence[Question],
-    answers: Sequence[list[Run]],
+    answers: Sequence[list[Decoded]],
     temperature: float,
 ) -> dict[str, Any]:
     """Figures by category and way, and overall, of the first questions, whose `answers` have a
     run per way."""
 
-    def lines(some: Sequence[list[Run]]) -> dict[str, dict[str, Any]]:
+    def lines(some: Sequence[list[Decoded]]) -> dict[str, dict[str, Any]]:
         unknown = {} if temperature == 0 else {"same_as_plain": None}
         return {line.name: vars(line) | unknown for line in lines_of(ways, some)}
 
-    by_category: dict[str, list[list[Run]]] = {}
+    by_category: dict[str, list[list[Decoded]]] = {}
     for question, runs in zip(questions, answers, strict=False):
         by_category.setdefault(question.category, []).append(runs)
     return {
@@ -160,10 +160,10 @@ def figures(
 
 def answers_of(
     ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None]
-) -> tuple[list[list[Run]], bool]:
+) -> tuple[list[list[Decoded]], bool]:
     """The runs of each prompt, and whether Ctrl-C ended them after the last complete question;
     the first is decoded before, to warm up."""
-    answers: list[list[Run]] = []
+    answers: list[list[Decoded]] = []
     try:
         for way in ways:
             way.decode(prompts[0], 0)

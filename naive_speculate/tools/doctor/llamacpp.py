@@ -369,7 +369,7 @@ def read_example(text: str) -> Reading | None:
 
 
 @dataclass
-class _Step:
+class _LoggedStep:
     accepted: int
     drafted: int
     position: int | None = None
@@ -408,7 +408,7 @@ def read_steps(text: str) -> Reading | None:
     return _STEPS.total([whole], unknown=unknown, **speeds(text))
 
 
-def _steps(text: str) -> list[_Step]:
+def _steps(text: str) -> list[_LoggedStep]:
     """The steps, from the kind of line that occurs most.
 
     One step may be written three times: "accepted 2/ 3 draft tokens" (trace), "add accepted
@@ -420,8 +420,8 @@ def _steps(text: str) -> list[_Step]:
     """
     lines = [(_KINDS.get(str(found.lastgroup), "trace"), found) for found in _STEP.finditer(text)]
     chosen = max(("trace", "added", "new"), key=[kind for kind, _ in lines].count)
-    steps: list[_Step] = []
-    last: dict[str, _Step] = {}
+    steps: list[_LoggedStep] = []
+    last: dict[str, _LoggedStep] = {}
     replay: dict[str, str] = {}  # slot → the kind of the line that announced its replay
     for kind, found in lines:
         slot = found["slot"] or ""
@@ -440,7 +440,7 @@ def _steps(text: str) -> list[_Step]:
                 accepted = max(drafted - 1, 0)
             if found["restores"]:
                 replay[slot] = "trace"
-            last[slot] = _Step(accepted, drafted, position, bool(announced))
+            last[slot] = _LoggedStep(accepted, drafted, position, bool(announced))
             steps.append(last[slot])
         if kind == "new" and slot in last and last[slot].position is None:
             last[slot].position = position
