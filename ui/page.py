@@ -109,13 +109,13 @@ def _check_link(event: gr.EventData) -> None:
     """Warn if a link names an unknown lesson, room or tab. Scripts open them: `page.js`,
     `learn.js` and `rooms.js`."""
     query = linked(event)
-    found = {
+    exists = {
         "lesson": lesson_in(query),
         "room": query.get("room") in ROOMS,
         "tab": query.get("tab") in TABS,
     }
-    for name in found:
-        if query.get(name) and not found[name]:
+    for name in exists:
+        if query.get(name) and not exists[name]:
             warn(f"the link names {name} {query[name]!r:.80}, which does not exist")
 
 

@@ -62,8 +62,8 @@ def spans(events: Iterable[Event]) -> Iterator[Span]:
 def prompt_spans(started: Event) -> Iterator[Span]:
     """The prompt's words, and what a chat template puts around them."""
     words, whole = started.prompt or "", "".join(started.prompt_texts or [])
-    before, found, after = whole.partition(words) if words and words in whole else ("", whole, "")
-    for text, template in ((before, True), (found or words, False), (after, True)):
+    before, inside, after = whole.partition(words) if words and words in whole else ("", whole, "")
+    for text, template in ((before, True), (inside or words, False), (after, True)):
         if text:
             yield Span("prompt", text, template=template)
 

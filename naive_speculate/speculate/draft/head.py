@@ -208,12 +208,12 @@ class HeadDrafter(SlotDrafter):
         )
         last = [count - 1 + index for index in range(num_masks + 1) for count in counts]
         view = self.view(rows)
-        found: tuple[torch.Tensor, torch.Tensor] = self.head.forward(
+        result: tuple[torch.Tensor, torch.Tensor] = self.head.forward(
             query, padded, view, last, of_target=True
         )
         for history, count in zip(histories, counts, strict=True):
             history.slot.keep(history.start + count)  # without the padding
-        return found
+        return result
 
 
 class ParallelHeadDrafter(HeadDrafter):

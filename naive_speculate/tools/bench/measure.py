@@ -244,9 +244,9 @@ def in_turn(ways: Mapping[K, Callable[[T], R]], inputs: Iterable[T]) -> Iterator
     over minutes; the order rotates with every input. Yields each input's results in the order of
     the ways."""
     keys = list(ways)
-    for number, given in enumerate(inputs):
+    for number, one in enumerate(inputs):
         first = number % len(keys)
-        results = {key: ways[key](given) for key in (*keys[first:], *keys[:first])}
+        results = {key: ways[key](one) for key in (*keys[first:], *keys[:first])}
         yield {key: results[key] for key in keys}
 
 
@@ -280,26 +280,26 @@ def forward_costs(
     timers += [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
     seconds: list[list[float]] = [[] for _ in timers]
     for _ in range(_REPEATS + 2):
-        for timer, found in zip(timers, seconds, strict=True):
-            found.append(timer())
-    ms = [median(found[2:]) * 1e3 for found in seconds]  # the first two are warm-up
+        for timer, times in zip(timers, seconds, strict=True):
+            times.append(timer())
+    ms = [median(times[2:]) * 1e3 for times in seconds]  # the first two are warm-up
     return ms[0], ms[1:]
 
 
 def memory_mib(device: torch.device) -> dict[str, float]:
     """The peak memory of this process, on systems with POSIX's `getrusage`, and of torch on
     CUDA."""
-    found = {}
+    peaks = {}
     with suppress(ImportError):  # Windows
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        found["process"] = peak / (
+        peaks["process"] = peak / (
             2**20 if sys.platform == "darwin" else 2**10
         )  # macOS counts bytes, others kilobytes
     if device.type == "cuda":
-        found["device"] = torch.cuda.max_memory_allocated(device) / 2**20
-    return found
+        peaks["device"] = torch.cuda.max_memory_allocated(device) / 2**20
+    return peaks
 
 
 def lines_of(

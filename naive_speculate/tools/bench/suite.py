@@ -42,8 +42,8 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
     """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each
     category. Raises `ValueError`, naming the line that is not such a question, or the file if it
     has none; `OSError` if it cannot be read."""
-    found: list[Question] = []
-    seen: Counter[str] = Counter()
+    questions: list[Question] = []
+    counts: Counter[str] = Counter()
     for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -66,20 +66,20 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
             raise ValueError(
                 f'{where}: "turns" must be a list that begins with a string, got {turns!r:.80}'
             )
-        seen[category] += 1
-        if limit is None or seen[category] <= limit:
-            found.append(Question(category, turns[0], number))
-    if not found:
+        counts[category] += 1
+        if limit is None or counts[category] <= limit:
+            questions.append(Question(category, turns[0], number))
+    if not questions:
         raise ValueError(f"--suite {path}: the file has no questions")
-    return found
+    return questions
 
 
-def drafters_of(given: str | None) -> list[str] | None:
+def drafters_of(text: str | None) -> list[str] | None:
     """The drafters in a comma-separated list, with a tree or `argmax` after a colon if wanted;
     None if no list is given. Raises `ValueError` if one is not registered."""
-    if given is None:
+    if text is None:
         return None
-    names = [name.strip() for name in given.split(",")]
+    names = [name.strip() for name in text.split(",")]
     for name in names:
         if name != NONE and name.partition(":")[0] not in DRAFTERS:
             raise ValueError(
