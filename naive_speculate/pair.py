@@ -198,10 +198,10 @@ class ModelPair:
     def num_parameters(self) -> dict[str, int]:
         """Number of parameters of target, draft and head, if available; the head's without
         embeddings."""
-        found = {
+        counts = {
             role: getattr(model, "num_parameters", None) for role, model in self._models.items()
         }
-        return {role: int(count) for role, count in found.items() if count is not None}
+        return {role: int(count) for role, count in counts.items() if count is not None}
 
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying with a drafter, in target forwards over one token.

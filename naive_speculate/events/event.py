@@ -262,8 +262,8 @@ class Event:
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without fields that are None and without those named."""
-        found = _EVENT.dump_python(self, mode="json", exclude=set(without), warnings=False)
-        return {name: value for name, value in found.items() if value is not None}
+        values = _EVENT.dump_python(self, mode="json", exclude=set(without), warnings=False)
+        return {name: value for name, value in values.items() if value is not None}
 
 
 _EVENT, _LOGPROBS = TypeAdapter(Event), TypeAdapter(list[dict[int, Logprob] | None])

@@ -265,12 +265,12 @@ class TransformersLanguageModel(HasEndTokens):
                 padding if self.max_positions is None else min(padding, self.max_positions - count)
             )
         rows = cache.all_rows() if by_mask else cache.rows([1])
-        found = []
+        parts = []
         for part in ids.split(max(1, count - 2), dim=1):
             query = part.expand(len(rows.indices), -1)
-            found.append(self._compute(query, rows, 0, by_mask)[0][-1].float())
+            parts.append(self._compute(query, rows, 0, by_mask)[0][-1].float())
         finite = expected.isfinite()
-        difference = (torch.cat(found) - expected)[finite].norm()
+        difference = (torch.cat(parts) - expected)[finite].norm()
         spread = (expected - expected[finite].mean())[finite].norm()
         return float(difference / spread) if finite.any() and difference != 0 else 0.0
 
@@ -444,9 +444,9 @@ def hidden_states(
     Hooks are needed: transformers' `output_hidden_states` returns the last one only after the
     final norm.
     """
-    found: dict[int, torch.Tensor] = {}
+    by_layer: dict[int, torch.Tensor] = {}
     if not layers:
-        yield found
+        yield by_layer
         return
     modules = _decoder_layers(model)
     check_layers(layers, len(modules))
@@ -454,7 +454,7 @@ def hidden_states(
 
     def store(layer: int, states: Any) -> None:
         if threading.get_ident() == thread:
-            found[layer] = states[0] if isinstance(states, tuple) else states
+            by_layer[layer] = states[0] if isinstance(states, tuple) else states
 
     def store_input(_module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
         store(0, inputs or options.get("hidden_states"))
@@ -468,7 +468,7 @@ def hidden_states(
                     lambda _, _inputs, output, layer=layer: store(layer, output)
                 )
             hooks.callback(hook.remove)
-        yield found
+        yield by_layer
 
 
 def _decoder_layers(model: PreTrainedModel) -> list[nn.Module]:

@@ -120,18 +120,18 @@ def classroom_words() -> WordList:
     return WordList(WordList.decode(_ENCODED).entries, "classroom")
 
 
-def word_list(given: object) -> WordList:
+def word_list(value: object) -> WordList:
     """A word list as it was given, or the one that ships by its name, "classroom". Raises
     `ValueError` if it is neither."""
-    if isinstance(given, WordList):
-        return given
-    if given == "classroom":
+    if isinstance(value, WordList):
+        return value
+    if value == "classroom":
         return classroom_words()
     hint = (
-        ": of a list of one's own, settings keep the name alone" if isinstance(given, str) else ""
+        ": of a list of one's own, settings keep the name alone" if isinstance(value, str) else ""
     )
     raise ValueError(
-        f"filter_words must be None, 'classroom' or a WordList, got {given!r:.80}{hint}"
+        f"filter_words must be None, 'classroom' or a WordList, got {value!r:.80}{hint}"
     )
 
 
@@ -217,8 +217,8 @@ class FilterTable:
         for start in range(len(text)):
             if start == 0 or not text[start - 1].isalnum():
                 for end in ends:
-                    found = self._beginning.fullmatch(end, start, partial=True)
-                    if found and found.partial:
+                    match = self._beginning.fullmatch(end, start, partial=True)
+                    if match and match.partial:
                         return text[start:]
         return _LETTER if text[-1:].isalnum() else ""
 

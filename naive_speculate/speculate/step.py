@@ -71,7 +71,7 @@ def step(rows: Sequence[SequenceState], propose: Propose, score: Score) -> Step:
     verdict = judge(
         rows, p, draft, r
     )  # n accepted: rᵢ < pᵢ(xᵢ) / qᵢ(xᵢ);  p' = norm(max(0, p_{n+1} − q_{n+1}))
-    next_token_ids = draw(rows, verdict)  # t ~ p', or t ~ p_{γ+1} if all are accepted
+    next_token_ids = draw_next(rows, verdict)  # t ~ p', or t ~ p_{γ+1} if all are accepted
     return Step(draft, logits, features, p, r, verdict, next_token_ids)
 
 
@@ -154,7 +154,7 @@ def judge(
     return merged._replace(drawn=[next(drawn[row.verifier]) for row in rows])
 
 
-def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
+def draw_next(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
     """The token after each row's accepted drafts, int64, shape `[batch_size]`."""
     known, probs = verdict.next_token_ids, verdict.next_probs
     if probs is None:

@@ -160,14 +160,14 @@ def _candidates(
                 strict=True,
             )
         )
-    found, left = list[tuple[int, torch.Tensor]](), probs
-    while len(found) < count:
+    chosen, left = list[tuple[int, torch.Tensor]](), probs
+    while len(chosen) < count:
         token = int(row.random.categorical(left))
-        found.append((token, left))
+        chosen.append((token, left))
         if (rest := without(left, token)) is None:
             break
         left = rest
-    return found
+    return chosen
 
 
 class Choice(NamedTuple):

@@ -12,7 +12,7 @@ from naive_speculate.sampling.pipeline import batch_probabilities
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, count_leading
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.step import Distributions, Step, draw
+from naive_speculate.speculate.step import Distributions, Step, draw_next
 from naive_speculate.speculate.tree import JudgedTree, Tree, choose, node_scores
 from naive_speculate.text import Vocabulary
 
@@ -54,7 +54,7 @@ def tree_step(
     drawn_from, best = (None, next_probs.argmax()[None]) if row.greedy else (next_probs[None], None)
     verdict = Verdict(on_device([len(judged.path)], device), drawn_from, best, accept_probs)
     states = None if features is None else features[:, at]
-    return Step(draft, logits[:, at], states, p, r, verdict, draw([row], verdict), judged)
+    return Step(draft, logits[:, at], states, p, r, verdict, draw_next([row], verdict), judged)
 
 
 def _walk(

@@ -168,7 +168,7 @@ def test_two_pairs_of_a_folder_are_loaded_and_visitors_choose_among_these_only(s
 # --- what the operator sees
 
 
-def reported_as_traced(record: RunRecord, trace: Trace) -> None:
+def reported_as_traced(record: Visit, trace: Trace) -> None:
     """The figures of a run's record are those of its trace."""
     m, found = trace.metrics, record.summary.metrics
     assert (found.num_generated_tokens, record.prompt_tokens) == (m.num_generated_tokens, 3)

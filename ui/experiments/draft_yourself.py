@@ -65,7 +65,7 @@ def judge(catalog: Catalog, fields: dict[str, Any]) -> dict[str, Any]:
     prob = _within("sure", fields.get("sure"), 100) / 100
     number = int(_within("number", fields.get("number"), WORDS - 1))
     seed = int(_within("seed", fields.get("seed"), 2**32 - 1)) * WORDS + number
-    given, prompt = (
+    draft, prompt = (
         GivenDraft(spaced(text, word), prob),
         tokens or text,
     )  # a text may have several tokenizations
@@ -74,7 +74,7 @@ def judge(catalog: Catalog, fields: dict[str, Any]) -> dict[str, Any]:
         max_tokens=1 + MOST_DRAFTS, min_tokens=1 + MOST_DRAFTS, temperature=TEMPERATURE, seed=seed
     )
     mine = _first_step(
-        catalog, Request(prompt, params, num_draft_tokens=MOST_DRAFTS, given_draft=given)
+        catalog, Request(prompt, params, num_draft_tokens=MOST_DRAFTS, given_draft=draft)
     )
     theirs = _first_step(catalog, Request(prompt, params, num_draft_tokens=1, drafter="model"))
     proposed = [event for event in mine if event.kind == EventKind.PROPOSED]

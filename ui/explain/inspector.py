@@ -201,9 +201,11 @@ def _tokens_shown(
     if own is not None:
         best[own] = TokenProb(own, event.text or event.token or "", event.target_prob or 0.0)
     best |= {entry.token_id: entry for entry in sorted(entries, key=lambda entry: entry.prob)}
-    seen = [entry for entry in best.values() if entry.token_id == own or entry.prob >= LEAST_SHOWN]
+    listed = [
+        entry for entry in best.values() if entry.token_id == own or entry.prob >= LEAST_SHOWN
+    ]
     ranked = sorted(
-        seen,
+        listed,
         key=lambda entry: (entry.token_id != own, -entry.prob, -target.get(entry.token_id, 0.0)),
     )
     return sorted(
@@ -221,8 +223,8 @@ def redraw_data(trace: Trace, number: int) -> dict[str, Any] | None:
         return {"why": OBSTACLES[case.rule]}
     if case.settings.get("tree"):
         return {"why": OF_TREE}
-    found = bins(case.event)
-    return {"why": UNRECORDED} if found is None else {"bins": [list(each) for each in found]}
+    own = bins(case.event)
+    return {"why": UNRECORDED} if own is None else {"bins": [list(each) for each in own]}
 
 
 def bins(event: Event) -> list[Bin] | None:

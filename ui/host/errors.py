@@ -93,14 +93,14 @@ def trail(error: BaseException) -> str:
 
 async def unreadable(_: HttpRequest, error: Exception) -> Response:
     """The answer to a malformed body: which field, and what it should be."""
-    found = error.errors() if isinstance(error, RequestValidationError) else []
+    problems = error.errors() if isinstance(error, RequestValidationError) else []
     detail = [
         {
             "loc": _short(".".join(map(str, one["loc"]))),
             "msg": _short(one["msg"]),
             "type": one["type"],
         }
-        for one in found
+        for one in problems
     ]
     return JSONResponse({"detail": detail[:10]}, 422)
 

@@ -108,8 +108,8 @@ class Guard:
         self, scope: Scope, receive: Receive, send: Send, turn: AsyncExitStack
     ) -> None:
         """Answer a request. Its turn ends when the answer begins: the client may read slowly."""
-        found = CALL.search(scope["path"])
-        kind = found[1] if found else ""  # without the part of the address that anybody may write
+        call = CALL.search(scope["path"])
+        kind = call[1] if call else ""  # without the part of the address that anybody may write
         begun = False
 
         async def watched(message: Message) -> None:

@@ -220,10 +220,13 @@ def check_head(head: Any, target: Any) -> None:
     """Raise a `ValueError` naming the difference for a head that was made for another target."""
     if not isinstance(head, Head):
         raise ValueError(f"head must be a DraftHead, which load_pair loads, got {head!r:.80}")
-    for what, wanted in (("hidden_size", head.target_hidden_size), ("vocab_size", head.vocab_size)):
-        if (found := getattr(target, what, None)) not in (None, wanted):
+    for what, expected in (
+        ("hidden_size", head.target_hidden_size),
+        ("vocab_size", head.vocab_size),
+    ):
+        if (actual := getattr(target, what, None)) not in (None, expected):
             raise ValueError(
-                f"head {head.name!r} is for a target with {what} {wanted}, this one's is {found}"
+                f"head {head.name!r} is for a target with {what} {expected}, this one's is {actual}"
             )
     depth = getattr(target, "num_layers", None)
     if depth is not None and max(head.layers) > depth:

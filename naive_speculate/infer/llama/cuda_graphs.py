@@ -130,8 +130,8 @@ class Graphs:
         with self._lock:
             if not self._works or (window := self._window(rows, inputs, compute, options)) is None:
                 return None
-            for own, given in zip(window.inputs, inputs, strict=True):
-                own.copy_(given)
+            for own, source in zip(window.inputs, inputs, strict=True):
+                own.copy_(source)
             window.starts.copy_(on_device(rows.lengths, window.starts.device))
             window.replay()
             logits, states = window.result.clone().tensor_split([self._shape.vocab_size], dim=-1)
@@ -147,7 +147,7 @@ class Graphs:
         windows = self._caches.get(rows.cache)
         if windows is None or windows.version != rows.cache.version:
             windows = self._caches[rows.cache] = _Windows(rows.cache.version)
-        key = (rows.indices[0], len(rows.indices), *(given.shape for given in inputs), options)
+        key = (rows.indices[0], len(rows.indices), *(tensor.shape for tensor in inputs), options)
         if key in windows.captured:
             return windows.captured[key]
         if key not in windows.seen or windows.full:
@@ -181,7 +181,7 @@ class Graphs:
         """Capture a forward that reads and writes the rows of the cache's buffers, from a
         position of each on."""
         own, device, capacity = (
-            [given.clone() for given in inputs],
+            [tensor.clone() for tensor in inputs],
             inputs[0].device,
             rows.cache.capacity,
         )

@@ -65,9 +65,9 @@ class TorchLlama:
         if (
             capture
             and self.graphs is not None
-            and (found := self.graphs.run(rows, inputs, self.compute, options)) is not None
+            and (replayed := self.graphs.run(rows, inputs, self.compute, options)) is not None
         ):
-            return found
+            return replayed
         lengths, num_new = rows.lengths, inputs[0].shape[1]
         masks: dict[int | None, torch.Tensor | None] = {}
         for window in set(self.shape.windows):

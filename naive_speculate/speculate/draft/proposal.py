@@ -131,9 +131,9 @@ class BatchDrafter:
     def fork(self, row: SequenceState, source: SequenceState) -> None:
         """Copy what is remembered of the prompt that `source` has prefilled and `row` shares."""
 
-    def room(self, row: SequenceState) -> int:
+    def max_window(self, row: SequenceState) -> int:
         """The most tokens that it can draft for a row."""
-        return row.room - 1
+        return row.num_remaining - 1
 
     def ready(self, row: SequenceState) -> bool:
         """Whether it can draft for this row without more prefill."""

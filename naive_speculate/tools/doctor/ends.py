@@ -76,7 +76,9 @@ def _by_report(course: Sequence[Stretch]) -> Fade | None:
     steps = sum(stretch.steps for stretch in dead)
     if -steps * math.log1p(-min(before, 0.999)) < EVIDENCE:
         return None
-    runs = [found for found, _ in groupby(stretch.hits / stretch.steps <= DEAD for stretch in long)]
+    runs = [
+        is_dead for is_dead, _ in groupby(stretch.hits / stretch.steps <= DEAD for stretch in long)
+    ]
     return Fade(None, before, after, steps, stays=runs == [False, True])
 
 

@@ -127,7 +127,7 @@ class Format(NamedTuple):
             if None in names
             else {name: [part for part in parts if part.category == name] for name in names}
         )
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "accepted_per_step": ratio(accepted, steps),
             "drafted_per_step": ratio(drafted, steps),
             "num_steps": steps or None,
@@ -141,7 +141,7 @@ class Format(NamedTuple):
                 for name, of_one in by_category.items()
             },
         }
-        return Reading(*self, **found | figures)
+        return Reading(*self, **fields | figures)
 
     def of_tokens(self, parts: Sequence[Part], *unknown: str, **figures: Any) -> Reading:
         """As `total`, of reports whose steps were derived: each step gives the accepted draft
@@ -168,12 +168,12 @@ class Format(NamedTuple):
         if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
             width = float(len(rates))  # the printed figures have two decimals
         unknown = ("The text does not count the steps, so several runs have the same weight.",)
-        found = {
+        fields = {
             "accepted_per_step": mean(accepted for accepted, *_ in runs),
             "drafted_per_step": width,
             "rates": rates,
         }
-        return Reading(*self, unknown=unknown, **found | figures)
+        return Reading(*self, unknown=unknown, **fields | figures)
 
 
 def last_of_each(reports: Iterable[tuple[str, ...]], counters: slice) -> list[tuple[str, ...]]:

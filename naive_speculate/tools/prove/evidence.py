@@ -123,21 +123,23 @@ class Evidence:
         """What the server states after each context, and the contexts in which it merges tokens
         of one text into one entry."""
         stated, merged = dict[Context, Entries](self.record.stated), set[Context]()
-        confirmed, seen = set[Context](), Counter[Context]()
+        confirmed, counts = set[Context](), Counter[Context]()
         for request, answer in self.answers:
             for position, entries in enumerate(answer.top):
                 context = context_of(request, answer, position, self.raw)
                 if is_missing(entries, self.num_top):
                     continue
                 stated.setdefault(context, entries)
-                seen[context] += 1
+                counts[context] += 1
                 if is_short(entries, self.num_top):
                     merged.add(context)
                 if entries[-1][0] != answer.tokens[position]:
                     confirmed.add(context)  # the sampled token was not added to the list
         if merged:
             merged |= {
-                context for context in seen if seen[context] < _FEWEST or context not in confirmed
+                context
+                for context in counts
+                if counts[context] < _FEWEST or context not in confirmed
             }
         return stated, merged
 
@@ -156,7 +158,7 @@ class Evidence:
         tests = self._by_token(sampled) if by_token else self._by_text()
         adjusted = holm([fit.p_value for _, fit, _ in tests])
         rate = ERROR_RATE / max(1, len(tests))
-        found = [
+        findings = [
             Finding(
                 name,
                 fit,
@@ -166,7 +168,7 @@ class Evidence:
             )
             for (name, fit, num_drafted), p_value in zip(tests, adjusted, strict=True)
         ]
-        return sorted(found, key=lambda finding: (finding.p_value, -finding.fit.bias))
+        return sorted(findings, key=lambda finding: (finding.p_value, -finding.fit.bias))
 
     def complete(self) -> bool:
         """Whether all planned requests were answered."""

@@ -218,7 +218,7 @@ def run_all(
             yield Progress(status(name), data)
             traces[name].append(trial.run(**{**common, **changes}, seed=seed))
             known = {
-                case: found for case, runs in traces.items() if (found := totals(runs)).get("speed")
+                case: sums for case, runs in traces.items() if (sums := totals(runs)).get("speed")
             }
             if next(iter(cases)) in known and len(known) >= (least or len(cases)):
                 data = {"known": known}

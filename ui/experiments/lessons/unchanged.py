@@ -108,7 +108,7 @@ def rest_of(probs: Iterable[float]) -> float:
     return rest if rest >= LEAST_OTHERS else 0.0
 
 
-def draw(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
+def censuses(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
     """Draw the token after the prompt again and again, and yield the census after every batch.
 
     There is one draft token per step, so the first token is either accepted or resampled. Only
@@ -264,7 +264,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     request = served.suited(
         replace(settings.request(), prompt=fork.token_ids, chat=False, drafter=trial.drafter)
     )
-    for census in draw(served.engine, request, DRAWS):
+    for census in censuses(served.engine, request, DRAWS):
         done = census.draws >= DRAWS
         yield Progress(
             "Done." if done else f"{census.draws:,} of {DRAWS:,} drawn …",

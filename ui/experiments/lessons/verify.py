@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from naive_speculate.events import TOKEN_KINDS, Event
+from naive_speculate.events import Event
 from naive_speculate.events.trace import Trace
-from naive_speculate.palette import STYLES
 from ui.assets import render
 from ui.experiments.lessons.find_examples import DraftedStep, drafted_steps, full_step, text_before
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts, spoken
@@ -19,19 +18,21 @@ FOLLOWING = 3
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding …")
     for trace in trial.sampled(TRIES, temperature=0.7, num_draft_tokens=K, max_tokens=TOKENS):
-        found = full_step(trace, FOLLOWING)
-        if found is not None:
+        example = full_step(trace, FOLLOWING)
+        if example is not None:
             m = trace.metrics
             said = f"{count(m.num_generated_tokens, 'token')} in {count(m.num_spec_steps, 'step')}."
-            yield Progress(said, _data(trace, found))
+            yield Progress(said, _data(trace, example))
             return
     yield Progress("No step both accepted and rejected draft tokens. Try another prompt.")
 
 
-def _data(trace: Trace, found: DraftedStep) -> Data:
-    steps = [step for step in drafted_steps(trace) if 0 <= step.number - found.number <= FOLLOWING]
+def _data(trace: Trace, example: DraftedStep) -> Data:
+    steps = [
+        step for step in drafted_steps(trace) if 0 <= step.number - example.number <= FOLLOWING
+    ]
     return {
-        "before": end_of(text_before(trace, found.before)),
+        "before": end_of(text_before(trace, example.before)),
         "rounds": [
             {"drafts": [*map(_token, step.drafts)], "added": step.added and _token(step.added)}
             for step in steps
@@ -79,14 +80,12 @@ VIEWS = [
 
 def markup(data: Data) -> str:
     first, *after = data["rounds"]
-    labels = {kind.value: STYLES[kind].label for kind in TOKEN_KINDS}
     columns = _columns(data["before"], first)
     return render(
         "lesson_step",
         before=data["before"],
         first=first,
         after=after,
-        labels=labels,
         columns=columns,
     )
 
