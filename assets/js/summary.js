@@ -92,6 +92,7 @@ const DRAFTERS = new Map([
   ["head", "A draft head on the target"],
   ["block", "A block drafter on the target"],
   ["mtp", "The target's own MTP layer"],
+  ["assistant", "An assistant on the target"],
 ]);
 
 const DISTURBED = "Other programs disturbed the measurement: it gave more than the tokens per target pass allow.";

@@ -31,7 +31,14 @@ from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
 
 DECODING = "decoding"  # the concurrency id of decoding calls in Gradio's queue
-NEEDS = {"model": "draft", "head": "head", "block": "block", "mtp": "mtp", "suffix+head": "head"}
+NEEDS = {
+    "model": "draft",
+    "head": "head",
+    "block": "block",
+    "mtp": "mtp",
+    "assistant": "assistant",
+    "suffix+head": "head",
+}
 """Which of a pair's models a drafter uses."""
 # most draft tokens per step: with 64, one row makes tokens of the other rows five times slower
 WARM_PROMPT = "Once upon a time there was"
@@ -71,7 +78,7 @@ class ServedPair:
     def drawing(self) -> str:
         """The drafter of lessons and experiments, which draws from a distribution of its own:
         the draft model, else a head. Raises `ValueError` if the pair has neither."""
-        for name in ("model", "head", "mtp", "block"):
+        for name in ("model", "head", "mtp", "block", "assistant"):
             if name in self.drafters:
                 return name
         raise ValueError("this needs a draft model or a draft head, and these models have none")

@@ -173,6 +173,7 @@ def test_the_menu_has_what_the_pair_has_what_it_takes_for():
     assert drafters("draft", "head") == ["model", "head", "suffix", "suffix+head", "prompt_lookup"]
     assert drafters("block") == ["block", "suffix", "prompt_lookup"]
     assert drafters("mtp") == ["mtp", "suffix", "prompt_lookup"]
+    assert drafters("assistant") == ["assistant", "suffix", "prompt_lookup"]
 
 
 def test_each_choice_says_in_a_second_line_what_it_is():
