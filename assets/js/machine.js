@@ -147,9 +147,16 @@ export class Machine {
   }
 }
 
-// The animations of a drawing, paused. The last one ends last.
+// The animations of a drawing, paused. The last one ends last. Everything is measured first, since a measurement after a change
+// costs a layout; and what moves does so by `transform` and `opacity` alone, which costs none.
 function movesOf(picture) {
   const parts = (name) => [...picture.querySelectorAll(`[data-part="${name}"]`)];
+  const [drafter, target] = ["drafter", "target"].map((name) => parts(name)[0]);
+  const [drafts, gains] = ["draft", "gain"].map(parts);
+  const [[before], [after], [count]] = ["before", "after", "count"].map(parts);
+  const centers = new Map([drafter, target, ...drafts, ...gains].map((node) => [node, center(node)]));
+  const cursor = before.getBBox();
+  const sweeps = parts("sweep").map(({ firstChild: light }) => [light, parts("pass")[0].firstChild.getBBox().width - light.getBBox().width]);
   const moves = [];
   const move = (node, begin, end, frames, easing = "ease-out") => {
     const one = node.animate(frames, { delay: begin, duration: Math.max(1, end - begin), easing, fill: "both" });
@@ -158,17 +165,15 @@ function movesOf(picture) {
   };
   const appear = (node, begin, lasts = 150) => move(node, begin, begin + lasts, [HIDDEN, SHOWN]);
   const from = (node, place, begin, end, size = 0.3) => {
-    const [a, b] = [node, place].map(center);
+    const [a, b] = [centers.get(node), centers.get(place)];
     move(node, begin, end, [{ opacity: 0, transform: `translate(${b.x - a.x}px, ${b.y - a.y}px) scale(${size})` },
       { opacity: 1, offset: 0.3 }, { opacity: 1, transform: "none" }]);
   };
   const grow = (bar, begin, end) => {
     appear(bar, begin, Math.min(150, end - begin));
-    move(bar.firstChild, begin, end, [{ scale: "1 0" }, { scale: "1 1" }]);
+    move(bar.firstChild, begin, end, [{ transform: "scale(1, 0)" }, { transform: "none" }]);
   };
 
-  const [drafter, target] = ["drafter", "target"].map((name) => parts(name)[0]);
-  const drafts = parts("draft");
   const each = DRAFTED / Math.max(1, drafts.length);
   drafts.forEach((chip, n) => from(chip, drafter, n * each, Math.min(DRAFTED, (n + 1) * each + 100)));
   parts("node").forEach((chip) => appear(chip, Math.min(800, chip.dataset.column * each + each / 2)));
@@ -176,10 +181,9 @@ function movesOf(picture) {
 
   const begun = drafts.length ? DRAFTED : 100; // without drafts the pass comes first
   for (const frame of parts("pass")) appear(frame, begun, 120);
-  for (const { firstChild: light } of parts("sweep")) {
-    const { width } = parts("pass")[0].firstChild.getBBox();
+  for (const [light, way] of sweeps) {
     move(light, begun + 50, PASSED - 80, [{ opacity: 0 }, { opacity: 0.3, offset: 0.15 }, { opacity: 0.3, offset: 0.8 },
-      { opacity: 0, transform: `translateX(${width - light.getBBox().width}px)` }], "ease-in-out");
+      { opacity: 0, transform: `translateX(${way}px)` }], "ease-in-out");
   }
   for (const bar of parts("p")) grow(bar, begun + 50, PASSED - 100);
 
@@ -197,7 +201,6 @@ function movesOf(picture) {
     move(falling, when(fate) + 100, when(fate) + 700, [{ opacity: 0 }, { opacity: 1, offset: 0.02 },
       { opacity: 0, transform: "translateY(110px) rotate(9deg)" }], "ease-in");
   }
-  const gains = parts("gain");
   for (const chip of gains) {
     const draft = chip.dataset.kind === "accepted" && drafts.find(({ dataset }) => dataset.column === chip.dataset.column);
     if (draft) from(chip, draft, when(chip) + 120, when(chip) + 120 + Math.max(250, pace), 1);
@@ -205,13 +208,12 @@ function movesOf(picture) {
   }
 
   // What is kept flies to the cursor.
-  const [[before], [after], [count]] = ["before", "after", "count"].map(parts);
-  const { x, y, width, height } = before.getBBox();
+  const { x, y, width, height } = cursor;
   gains.forEach((chip, n) => {
     const flying = chip.cloneNode(true);
     flying.dataset.part = "flying";
     picture.append(flying);
-    const { x: left, y: top } = center(chip);
+    const { x: left, y: top } = centers.get(chip);
     const arrives = `translate(${x + width - left}px, ${y + height / 2 - top}px) scale(0.4)`;
     move(flying, GIVEN + 40 * n, GIVEN + 450 + 40 * n, [{ opacity: 0 }, { opacity: 0.9, offset: 0.05 }, { opacity: 0.2, transform: arrives, offset: 0.98 }, HIDDEN], "ease-in-out");
   });

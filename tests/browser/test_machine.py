@@ -20,6 +20,10 @@ THERE = """() => ["draft", "q", "pass", "p", "verdict", "gain", "count"].filter(
     [...document.querySelectorAll(`.ns-drawing [data-part=${name}]`)].every((part) => getComputedStyle(part).opacity === "1"))"""
 MOVES = """() => document.querySelector(".ns-drawing").getAnimations({ subtree: true })
     .some(({ playState }) => playState === "running")"""
+MOVED = """() => [...new Set(document.querySelector(".ns-drawing").getAnimations({ subtree: true })
+    .flatMap(({ effect }) => effect.getKeyframes()).flatMap(Object.keys))]
+    .filter((name) => !["offset", "computedOffset", "easing", "composite"].includes(name))"""
+"""The properties that change. Of the others, even `scale`, the compositor can move none in an SVG."""
 HURRY = """() => {
     for (const move of document.querySelector(".ns-drawing").getAnimations({ subtree: true })) move.finish();
 }"""
@@ -48,6 +52,7 @@ def test_without_motion_buttons_show_the_end_of_each_phase_and_a_column_explains
     press(page, "To the start")
     shows(page, 1)
     assert page.evaluate(THERE) == []
+    assert set(page.evaluate(MOVED)) == {"opacity", "transform"}
     page.locator("#tokens [data-kind=accepted]").first.wait_for(state="hidden")
     press(page, "To the end")
     shows(page, last)
