@@ -7,6 +7,7 @@ const ENDS = [1000, 1800, 3200, 3700, 4400]; // of the five phases at normal spe
 const [DRAFTED, PASSED, JUDGED, GIVEN, WHOLE] = ENDS;
 const REST_MS = 1400; // after a step, before the next
 const LARGER = 1.4;   // in lecture mode
+const NARROW = 480;   // pixels, of a lesson's picture
 const LAYOUTS = { large: 1384, medium: 990, small: 700, narrow: 366 }; // as in drawing.py
 const [HIDDEN, SHOWN] = [{ opacity: 0 }, { opacity: 1 }];
 
@@ -90,10 +91,7 @@ export class Machine {
 
   stay(at) {
     this.at = at;
-    for (const move of this.moves) {
-      move.pause();
-      move.currentTime = at;
-    }
+    hold(this.moves, at);
     for (const phase of this.root.querySelectorAll("[data-phase]")) phase.ariaPressed = ENDS[phase.dataset.phase] === at;
   }
 
@@ -144,6 +142,45 @@ export class Machine {
     this.box.style.aspectRatio = `${usual} / ${height}`;
     this.moves = movesOf(picture);
     this.look(this.index);
+  }
+}
+
+// The drawing of a step in a lesson, which shows it as it is at certain times: it moves on to later ones. It has a template for
+// wide and one for narrow places.
+export class Drawing {
+  moves = [];
+  at = 0;
+
+  constructor(box) {
+    this.box = box;
+    new ResizeObserver(() => this.fit()).observe(box); // it may be hidden, and then has no sizes
+  }
+
+  fit() {
+    const { clientWidth: width } = this.box;
+    const layout = width > NARROW ? "wide" : "narrow";
+    if (!width || layout === this.box.dataset.drawn) return;
+    this.box.dataset.drawn = layout;
+    this.box.querySelector("svg")?.remove();
+    this.box.append(this.box.querySelector(`[data-layout=${layout}]`).content.cloneNode(true));
+    this.moves = movesOf(this.box.querySelector("svg"));
+    hold(this.moves, this.at);
+  }
+
+  show(at) {
+    clearTimeout(this.timer);
+    const before = this.at;
+    this.at = at;
+    if (at <= before || still()) return hold(this.moves, at);
+    for (const move of this.moves) move.play();
+    this.timer = setTimeout(() => hold(this.moves, at), at - before);
+  }
+}
+
+function hold(moves, at) {
+  for (const move of moves) {
+    move.pause();
+    move.currentTime = at;
   }
 }
 
