@@ -25,7 +25,7 @@ export class Sums {
     if (event.kind === "finished") this.finished = event;
     if (event.kind !== "step") return;
     this.rounds.push(event.figures.round);
-    this.upto.push({ ...event.figures.sums, luck: event.figures.luck });
+    this.upto.push({ ...event.figures.sums, luck: event.figures.luck, engines: event.figures.engines });
   }
 
   get settings() {

@@ -48,11 +48,11 @@ class AssistantDrafter(BatchDrafter):
         if source in self.states:  # of another position where the source is further
             self.states[row] = self.states[source]
 
-    def room(self, row: SequenceState) -> int:
-        """See `BatchDrafter.room`; nothing can be drafted without the target's state of the last
+    def max_window(self, row: SequenceState) -> int:
+        """See `BatchDrafter.max_window`; nothing can be drafted without the target's state of the last
         token but one."""
         found = self.states.get(row)
-        return row.room - 1 if found and found[0] == len(row.token_ids) - 2 else 0
+        return row.num_remaining - 1 if found and found[0] == len(row.token_ids) - 2 else 0
 
     def observe(
         self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]
@@ -69,7 +69,7 @@ class AssistantDrafter(BatchDrafter):
         token_ids = on_device([row.token_ids[-1] for row in rows], states.device)
         while not window.full:
             logits, states = self.head.draft(self._embed(token_ids), states, seen)
-            token_ids = window.draw(logits)
+            token_ids = window.add(logits)
         return window.proposal()
 
     def commit(
