@@ -22,7 +22,7 @@ from naive_speculate.events.event import Event, EventKind, FinishReason, TopToke
 from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.observe import TOP_TOKENS, top_tokens
+from naive_speculate.speculate.outcomes import TOP_TOKENS, top_tokens
 from naive_speculate.speculate.rules import overlap
 from naive_speculate.text import TextStream, Vocabulary
 

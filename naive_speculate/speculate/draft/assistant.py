@@ -49,8 +49,8 @@ class AssistantDrafter(BatchDrafter):
             self.states[row] = self.states[source]
 
     def max_window(self, row: SequenceState) -> int:
-        """See `BatchDrafter.max_window`; nothing can be drafted without the target's state of the last
-        token but one."""
+        """See `BatchDrafter.max_window`; nothing can be drafted without the target's state of the
+        last token but one."""
         found = self.states.get(row)
         return row.num_remaining - 1 if found and found[0] == len(row.token_ids) - 2 else 0
 
