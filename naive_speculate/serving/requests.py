@@ -6,7 +6,7 @@ import torch
 
 from naive_speculate.sampling.guided import GuideTooCostly
 from naive_speculate.sampling.random_source import fresh_seed
-from naive_speculate.serving.protocol import About, Request
+from naive_speculate.serving.protocol import About, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag
@@ -75,7 +75,7 @@ def seeded(request: Request) -> Request:
 
 def explain(failure: Exception) -> str:
     """The message for visitors about a failure, with what to do."""
-    if isinstance(failure, GuideTooCostly):
+    if isinstance(failure, GuideTooCostly | Unavailable):
         return str(failure)
     full = isinstance(
         failure, MemoryError | torch.cuda.OutOfMemoryError

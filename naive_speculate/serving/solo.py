@@ -101,9 +101,7 @@ class SoloEngine(Engine):
         descriptor, flag = tempfile.mkstemp(prefix="naive-speculate-")
         os.close(descriptor)
 
-        def decode() -> Iterator[
-            list[Event]
-        ]:  # in a thread, since the host may keep even the call waiting
+        def decode() -> Iterator[list[Event]]:  # in a thread: the host may delay even the call
             yield from self._decode(request, flag)
 
         with self._lock:
@@ -124,13 +122,7 @@ class SoloEngine(Engine):
                 if isinstance(found, Unavailable) and not delivered.begun:
                     raise found
                 if not isinstance(found, list):
-                    message = (
-                        CUT_OFF
-                        if found is None
-                        else str(found)
-                        if isinstance(found, Unavailable)
-                        else explain(found)
-                    )
+                    message = CUT_OFF if found is None else explain(found)
                     found = _rest(run, delivered, FinishReason.ERROR, message)
                 delivered.add(found)
                 yield found
