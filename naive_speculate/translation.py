@@ -162,9 +162,8 @@ class _Forms:
         return piece.encode(errors="replace")
 
 
-_BYTE_OF = {
-    letter: byte for byte, letter in bytes_to_unicode().items()
-}  # the letters for bytes in byte-level BPE
+# the letters for bytes in byte-level BPE
+_BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}
 
 
 def _parts(step: Any) -> Iterator[dict[str, Any]]:

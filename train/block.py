@@ -175,6 +175,5 @@ class BlockModel(ReadsTarget):
         indices = torch.where(
             within[..., None] + steps < counts[:, None, None], chosen[..., None] + steps, -1
         )
-        return batch.positions[
-            chosen
-        ] + 1, indices  # at position i the batch has the prediction of token i + 2
+        # at position i the batch has the prediction of token i + 2
+        return batch.positions[chosen] + 1, indices

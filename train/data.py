@@ -35,9 +35,8 @@ from train.progress import Progress
 
 PART_SIZE = 64
 LIKELIEST = 64  # next tokens kept per position; the rest of the distribution counts as one token
-ROW_TOKENS = (
-    16_384  # cached tokens of all rows together: long conversations run in narrower batches
-)
+# cached tokens of all rows together: long conversations run in narrower batches
+ROW_TOKENS = 16_384
 MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
 BEGINNING = 32  # tokens of a passage that a base target continues
 GIVEN_BATCH_TOKENS = 2_048
@@ -72,9 +71,8 @@ class Conversation:
     """Tokens of one conversation while the target writes it."""
 
     tokens: list[int]  # all tokens known so far: given ones and sampled ones
-    answer_start: (
-        int | None
-    )  # index of the answer's first token; None while the user turn is being written
+    # index of the answer's first token; None while the user turn is being written
+    answer_start: int | None
     limit: int  # length at which the turn or the answer being written ends
     temperature: float  # of the answer; 0 is greedy
     # the target's hidden states at the tokens fed so far, float16 `[len(layers) * hidden_size]`

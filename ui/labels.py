@@ -24,9 +24,8 @@ LEAST = 1e-4  # smaller probabilities are shown as "under 0.0001"
 
 def label(text: str | None, limit: int = MAX_LABEL) -> str:
     """The text as one Plotly label or piece of HTML."""
-    return html.escape(visible(text, limit)).replace(
-        "&quot;", "&#34;"
-    )  # Plotly does not know the name of this entity
+    # Plotly does not know the name of this entity
+    return html.escape(visible(text, limit)).replace("&quot;", "&#34;")
 
 
 def token(text: str | None, kind: str, *, chip: bool = False) -> Markup:

@@ -6,11 +6,8 @@ from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-_INNER = (
-    "text_config",
-    "decoder",
-    "generator",
-)  # fields of a composite model's configuration that hold its language model's
+# fields of a composite model's configuration that hold its language model's
+_INNER = "text_config", "decoder", "generator"
 _log = logging.getLogger(__name__)
 
 

@@ -19,9 +19,8 @@ _TOKENIZER, _TEMPLATE, _INDEX = (
     "chat_template.jinja",
     "model.safetensors.index.json",
 )
-_NO_MEMORY = re.compile(
-    "[Cc]annot allocate memory|can't allocate memory|bad_alloc"
-)  # of mmap, torch and ONNX Runtime
+# of mmap, torch and ONNX Runtime
+_NO_MEMORY = re.compile("[Cc]annot allocate memory|can't allocate memory|bad_alloc")
 _SETTINGS = (
     "config.json",
     "generation_config.json",
@@ -135,9 +134,8 @@ def load_error(
         return ValueError(f"{argument}={name!r} does not fit in memory: {reason}")
     if not is_gguf(name):
         if not isinstance(error, (OSError, ValueError, ImportError, RuntimeError, SafetensorError)):
-            shown = (
-                repr(error) if isinstance(error, KeyError) else reason
-            )  # transformers looks values up
+            # transformers looks values up
+            shown = repr(error) if isinstance(error, KeyError) else reason
             reason = f"a value in its {files} is wrong ({shown})"
         elif "custom code" in reason:
             reason = "it needs code of its own, which is not run"

@@ -15,9 +15,8 @@ from pathlib import Path
 import torch
 
 THREADS_VARIABLE = "NAIVE_SPECULATE_THREADS"
-_MAX_THREADS = (
-    8  # more threads only wait for each other at sizes that a CPU decodes at a readable speed
-)
+# more threads only wait for each other at sizes that a CPU decodes at a readable speed
+_MAX_THREADS = 8
 
 
 def available_cores() -> int:

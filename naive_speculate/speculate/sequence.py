@@ -81,9 +81,8 @@ class SequenceState:
     # logprobs, prompt_logprobs: as in the parameters
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
-    _text_ends: list[int] = field(
-        default_factory=list
-    )  # by generated token, where there are stop strings
+    # by generated token, where there are stop strings
+    _text_ends: list[int] = field(default_factory=list)
     _num_settled: int = 0
     # whether tokens are the most probable ones rather than drawn; whether draft tokens are drawn
     # from the draft model's distribution, rather than its most probable ones; whether a step must

@@ -48,9 +48,8 @@ def tree_step(
         [judged.verdicts.get(node, (0.0, 0.0)) for node in window], dtype=torch.float64
     )
     accept_probs = verdicts[None, :, 0].to(device, scores.dtype)
-    r = verdicts[None, :, 1].to(
-        device, torch.float32 if device.type == "mps" else torch.float64
-    )  # MPS has no float64
+    # MPS has no float64
+    r = verdicts[None, :, 1].to(device, torch.float32 if device.type == "mps" else torch.float64)
     drawn_from, best = (None, next_probs.argmax()[None]) if row.greedy else (next_probs[None], None)
     verdict = Verdict(on_device([len(judged.path)], device), drawn_from, best, accept_probs)
     states = None if features is None else features[:, at]

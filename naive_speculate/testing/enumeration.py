@@ -65,9 +65,8 @@ def every_path(
         run = Path(decoder, path, prompt, params, **options)
         if run.stated[: len(stated_before)] != stated_before:
             raise _not_reproducible(run)
-        branched = run.stated[
-            max(0, len(path) - 1) :
-        ]  # earlier draws were checked on the path that this one branches from
+        # earlier draws were checked on the path that this one branches from
+        branched = run.stated[max(0, len(path) - 1) :]
         if any(not isinstance(stated, list) for stated in branched):
             again = Path(decoder, run.other_end(), prompt, params, **options)
             if (again.tokens, again.stated) != (run.tokens, run.stated):

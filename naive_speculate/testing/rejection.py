@@ -28,9 +28,8 @@ Tokens = tuple[int, ...]
 
 SMALLEST_BIAS = 0.03
 ERROR_RATE = 0.001
-ENUMERATED = (
-    1e-6  # largest difference that counts as equal: a sampler may compare its draws in float32
-)
+# largest difference that counts as equal: a sampler may compare its draws in float32
+ENUMERATED = 1e-6
 _RESOLUTION = 1e-10
 _REPEATS = 16
 _GRID = 16

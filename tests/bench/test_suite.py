@@ -229,9 +229,8 @@ def test_the_table_has_a_row_for_each_category_drafter_and_window(suite, capsys)
         printed,
     )
     assert len(means) == 5
-    steps = re.findall(
-        r"│ suffix, k = 2 +│ +\d+ │ +([\d.]+) │", printed
-    )  # two categories and all questions
+    # two categories and all questions
+    steps = re.findall(r"│ suffix, k = 2 +│ +\d+ │ +([\d.]+) │", printed)
     assert float(dict(means)["suffix, k = 2"]) == pytest.approx(
         (float(steps[0]) + float(steps[1])) / 2, abs=0.011
     )

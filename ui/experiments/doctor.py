@@ -35,11 +35,8 @@ from ui.checks import in_labels
 from ui.experiments.rooms import answer_form, room, text_of
 from ui.labels import number, percent
 
-EXAMPLES = {
-    "vLLM": "vllm",
-    "llama.cpp": "llamacpp",
-    "SGLang": "sglang",
-}  # engines with an example log in `assets/doctor`
+# engines with an example log in `assets/doctor`
+EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
 _OWN_OPTIONS = re.compile(
     r" \((?:--(?:speed|plain-speed|draft-cost|verify-cost|num-draft-tokens)(?:, )?)+\)"
 )

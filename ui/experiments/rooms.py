@@ -39,9 +39,8 @@ def text_of(asked: dict[str, Any], name: str, label: str, most: int, *, needed: 
     """The text in a form's field; a ValueError names the field by its label if it is empty or
     longer than `most`."""
     value = asked.get(name)
-    text = (
-        value.replace("\r\n", "\n") if isinstance(value, str) else ""
-    )  # as forms send line breaks
+    # as forms send line breaks
+    text = value.replace("\r\n", "\n") if isinstance(value, str) else ""
     if needed and not text.strip():
         raise ValueError(f"{label} is empty")
     if len(text) > most:

@@ -23,9 +23,8 @@ from ui.host.process import shorten_tool_errors
 
 LOGGER = logging.getLogger("naive_speculate.server")
 ENDPOINT = "generate"  # the endpoint for programs
-MOST_CHARACTERS = (
-    300  # longest error message. Ours name the field and quote at most its first 80 characters
-)
+# longest error message. Ours name the field and quote at most its first 80 characters
+MOST_CHARACTERS = 300
 
 
 class Page(gr.Blocks):

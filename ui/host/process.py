@@ -132,9 +132,8 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
             if sys.modules.get(name) is module:
                 del sys.modules[name]
         gc.freeze()
-        atexit.register(
-            gc.unfreeze
-        )  # libraries complain about objects that are not collected at exit
+        # libraries complain about objects that are not collected at exit
+        atexit.register(gc.unfreeze)
         gc.enable()
 
 

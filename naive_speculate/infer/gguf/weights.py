@@ -33,9 +33,8 @@ _PERMUTED = (  # the family whose rotary pairs llama.cpp stores adjacent, not ha
 _FACTORS = "rope_freqs.weight"
 _ENDS = [f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")]
 _Q8_0_BYTES = 2 + BLOCK
-_AT_ONCE = (
-    2**16
-)  # weights that are dequantised at a time; the intermediate values fit a core's cache
+# weights that are dequantised at a time; the intermediate values fit a core's cache
+_AT_ONCE = 2**16
 
 
 def read_gguf_llama(

@@ -37,12 +37,10 @@ _log = logging.getLogger(__name__)
 class Place(NamedTuple):
     """What attention needs of the place of new tokens in a cache."""
 
-    rotation: tuple[
-        torch.Tensor, torch.Tensor
-    ]  # cosines and sines there, `[rows, 1, num_new, head_dim / 2]`
-    masks: Mapping[
-        int | None, torch.Tensor | None
-    ]  # by sliding window; None where all tokens are attended to
+    # cosines and sines there, `[rows, 1, num_new, head_dim / 2]`
+    rotation: tuple[torch.Tensor, torch.Tensor]
+    # by sliding window; None where all tokens are attended to
+    masks: Mapping[int | None, torch.Tensor | None]
     write: Write
 
 
@@ -233,9 +231,8 @@ class CudaCapture:
             ):  # not in __init__: a server that forks must not initialise CUDA before
                 self._pool = torch.cuda.graph_pool_handle()
             if self._side_stream is None:
-                self._side_stream = (
-                    torch.cuda.Stream()
-                )  # one for all, since the pool's memory belongs to its stream
+                # one for all, since the pool's memory belongs to its stream
+                self._side_stream = torch.cuda.Stream()
             current, side = torch.cuda.current_stream(), self._side_stream
             side.wait_stream(current)
             try:
@@ -249,7 +246,6 @@ class CudaCapture:
                 ):
                     result = compute()
             finally:
-                torch.cuda.set_stream(
-                    current
-                )  # after a failed capture torch leaves the side stream current
+                # after a failed capture torch leaves the side stream current
+                torch.cuda.set_stream(current)
         return graph.replay, result

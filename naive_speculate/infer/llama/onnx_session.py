@@ -103,11 +103,8 @@ class OnnxSession:
             kept = cache.version, self._rotary.up_to(cache.capacity), {}
             self._bindings[cache] = kept
         _, tables, bindings = kept
-        key = (
-            rows.indices[0],
-            len(rows.indices),
-            outputs,
-        )  # an output of an earlier forward must not stay bound
+        # an output of an earlier forward must not stay bound
+        key = rows.indices[0], len(rows.indices), outputs
         if key in bindings:
             return bindings[key]
         io = bindings[key] = self._session.io_binding()

@@ -12,12 +12,10 @@ from typing import Any
 
 # Ray reads these when it is imported.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault(
-    "RAY_ENABLE_AUTO_CONNECT", "0"
-)  # otherwise a thread of Serve that outlives `ray.shutdown` restarts Ray
-os.environ.setdefault(
-    "RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1"
-)  # the default of half a second is longer than many runs
+# otherwise a thread of Serve that outlives `ray.shutdown` restarts Ray
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+# the default of half a second is longer than many runs
+os.environ.setdefault("RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1")
 
 import ray
 import torch

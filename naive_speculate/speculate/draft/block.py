@@ -70,9 +70,8 @@ class BlockDrafter(SlotDrafter):
     ) -> None:
         assert features is not None
         kept = [record.outcome.num_accepted + 1 for record in records]
-        going = [
-            index for index, row in enumerate(rows) if not row.ended
-        ]  # the others may have kept less
+        # the others may have kept less
+        going = [index for index, row in enumerate(rows) if not row.ended]
         starts = [len(rows[index].token_ids) - 1 - kept[index] for index in going]
         self.observe(
             [rows[index] for index in going],

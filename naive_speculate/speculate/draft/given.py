@@ -7,9 +7,8 @@ from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
 from naive_speculate.speculate.sequence import SequenceState
 
-GIVEN = (
-    "given"  # its name in a run's settings; it is in no menu, since it needs `Request.given_draft`
-)
+# its name in a run's settings; it is in no menu, since it needs `Request.given_draft`
+GIVEN = "given"
 
 
 class _Given(BatchDrafter):

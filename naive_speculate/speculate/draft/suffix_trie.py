@@ -53,12 +53,10 @@ class Copy(NamedTuple):
     """Copied tokens."""
 
     token_ids: list[int]
-    probs: list[
-        float
-    ]  # an estimate, for each token, that the text continues with it; nothing is drawn from these
-    source: (
-        int | None
-    )  # position of the first one in the row's prompt and output; None if it is from elsewhere
+    # an estimate, for each token, that the text continues with it; nothing is drawn from these
+    probs: list[float]
+    # position of the first one in the row's prompt and output; None if it is from elsewhere
+    source: int | None
 
     @property
     def score(self) -> float:

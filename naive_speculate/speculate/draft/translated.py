@@ -18,9 +18,8 @@ from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.text import num_shared
 from naive_speculate.translation import Translation
 
-_CONTEXT = (
-    8  # how many marks back the beginning of a word is searched, to encode it again from there
-)
+# how many marks back the beginning of a word is searched, to encode it again from there
+_CONTEXT = 8
 
 
 class TranslatedDrafter(ModelDrafter):

@@ -201,9 +201,8 @@ class Line:
         whole, k = summarize(event for run in runs for event in run.events), way.num_draft_tokens
         self.name, self.num_draft_tokens, self.ours = way.name, k, way.ours
         self.questions = len(runs)  # number of prompts
-        self.tokens_per_second = median(
-            run.speed for run in runs
-        )  # median over the prompts, prompt processing included
+        # median over the prompts, prompt processing included
+        self.tokens_per_second = median(run.speed for run in runs)
         # Speed relative to this decoder's plain decoding, over the prompts (see `ratio_of`); the
         # same after the prompt; its 95% interval.
         self.over_plain = _over(runs, plain, "speed").mean
@@ -294,9 +293,8 @@ def memory_mib(device: torch.device) -> dict[str, float]:
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        peaks["process"] = peak / (
-            2**20 if sys.platform == "darwin" else 2**10
-        )  # macOS counts bytes, others kilobytes
+        # macOS counts bytes, others kilobytes
+        peaks["process"] = peak / (2**20 if sys.platform == "darwin" else 2**10)
     if device.type == "cuda":
         peaks["device"] = torch.cuda.max_memory_allocated(device) / 2**20
     return peaks

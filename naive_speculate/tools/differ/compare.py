@@ -81,9 +81,8 @@ class Difference:
     # token_a, token_b: the first tokens that differ
     token_a: str = ""
     token_b: str = ""
-    margins: tuple[
-        Margin, ...
-    ] = ()  # at the divergence: float32 and half precision, one row and k + 1 rows
+    # at the divergence: float32 and half precision, one row and k + 1 rows
+    margins: tuple[Margin, ...] = ()
     # the largest change of a margin between the two dtypes at the last positions before the
     # divergence, in nats
     rounding: float = 0.0

@@ -63,9 +63,8 @@ class Window:
     tokens: float  # tokens per step, the target's own included
     # whether all its indices have rates; otherwise the last rate, or α, is used for the rest
     measured: bool
-    break_even_draft_cost: (
-        float | None
-    )  # the draft cost below which it is faster than plain decoding; None if it never is
+    # the draft cost below which it is faster than plain decoding; None if it never is
+    break_even_draft_cost: float | None
     break_even_alpha: float | None = None  # the α above which it is faster, for the given costs
     speedup: float | None = None  # expected with the given costs
 
@@ -101,9 +100,8 @@ class Diagnosis:
         rates, rate = reading.rates, ratio(accepted, width)
         self.reading, self.costs, self._accepted = reading, costs, accepted
         self.num_draft_tokens = width  # the window: k, or its mean
-        self.mean_acceptance_length = (
-            None if accepted is None else 1 + accepted
-        )  # tokens per step, the target's own included
+        # tokens per step, the target's own included
+        self.mean_acceptance_length = None if accepted is None else 1 + accepted
         total = ratio(reading.num_accepted_tokens, reading.num_draft_tokens)
         self.draft_acceptance_rate = total if rate is None else rate  # accepted ÷ drafted
         self.measured_speedup = ratio(reading.tokens_per_second, reading.plain_tokens_per_second)

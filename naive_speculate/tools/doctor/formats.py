@@ -94,9 +94,8 @@ def decoded(data: bytes) -> str:
         "utf-32",
     ):  # these have marks; otherwise it looks at four bytes only
         sample = data[: min(4096, len(data) // 4 * 4)]
-        zeros = tuple(
-            sample[byte::4].count(0) * 8 > len(sample) for byte in range(4)
-        )  # more than half of them
+        # more than half of them
+        zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))
         encoding = _ZEROS.get(zeros, "utf-8")
     return data.decode(encoding, errors="replace")
 
@@ -108,12 +107,10 @@ def read(text: str) -> Reading:
     If a text has several formats, the most informative one is read: the first with rates per
     index, else the first.
     """
-    text = re.sub(
-        "\r\n?", "\n", text.replace("\ufeff", "")
-    )  # progress bars end lines with \r, joined files have several marks
-    text = "\n".join(map(_message, text.split("\n"))).replace(
-        "\u00a0", " "
-    )  # web pages have no-break spaces
+    # progress bars end lines with \r, joined files have several marks
+    text = re.sub("\r\n?", "\n", text.replace("\ufeff", ""))
+    # web pages have no-break spaces
+    text = "\n".join(map(_message, text.split("\n"))).replace("\u00a0", " ")
     text = llamacpp.with_points(with_metrics(_COLOURS.sub("", text)))
     lines = split(text)
     plain = "\n".join(line for _, line in lines)

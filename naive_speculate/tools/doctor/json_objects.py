@@ -10,10 +10,8 @@ from typing import Any
 
 MAX_DEPTH = 40
 LONGEST = 200_000  # most characters of a Python print that spans several lines
-PATIENCE, LINES = (
-    8,
-    20,
-)  # bounds of the work: failed looks per character on average, and attempts over several lines
+# bounds of the work: failed looks per character on average, and attempts over several lines
+PATIENCE, LINES = 8, 20
 _BRACES = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[{}]""")
 
 

@@ -85,11 +85,8 @@ _STEP = re.compile(
     r"|\badd accepted tokens:[^\n]{0,80}?ids\.size=(?P<size>\d+),\s*n_draft=(?P<n_draft>\d+)"
     r"|(?P<restoring>\brestoring speculative checkpoint))"
 )
-_KINDS = {
-    "position": "new",
-    "n_draft": "added",
-    "restoring": "restoring",
-}  # by the last group that matched
+# by the last group that matched
+_KINDS = {"position": "new", "n_draft": "added", "restoring": "restoring"}
 _NO_RATES = (
     "llama.cpp reports no rates per index here; its statistics line, at log level trace (-lv 4),"
     " does."
@@ -349,9 +346,8 @@ def read_statistics(text: str) -> Reading | None:
         "The line counts since the start of a server's slot.",
         *(() if complete else (first_only,)),
     )
-    share = sum(part.steps or 0 for part in parts) / max(
-        *called.values(), 1
-    )  # the first drafter is called in every step
+    # the first drafter is called in every step
+    share = sum(part.steps or 0 for part in parts) / max(*called.values(), 1)
     return _LINE.total(parts, unknown=unknown, drafted_share=min(share, 1.0), **speeds(text))
 
 

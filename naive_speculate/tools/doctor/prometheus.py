@@ -354,9 +354,8 @@ def _part(totals: _Totals, prefix: str) -> Part:
     width = (
         max([index for index in (*of_indices, *drafted_at) if index is not None], default=-1) + 1
     )
-    whole = (
-        steps and abs(sum(of_indices.values()) - accepted) <= 0.02 * accepted
-    )  # otherwise some were not copied
+    # otherwise some were not copied
+    whole = steps and abs(sum(of_indices.values()) - accepted) <= 0.02 * accepted
     rates = tuple(of_indices[index] / steps for index in range(width)) if whole and steps else ()
     return Part(int(accepted), int(drafted or 0), steps, rates)
 

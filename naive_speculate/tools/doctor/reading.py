@@ -32,9 +32,8 @@ class Reading:
     source: str  # the file of the engine that writes the format, and its commit
     accepted_per_step: float | None = None  # draft tokens
     drafted_per_step: float | None = None  # k, or its mean
-    other_drafted_per_step: float | None = (
-        None  # by the format's other meaning, if the text does not decide between them
-    )
+    # by the format's other meaning, if the text does not decide between them
+    other_drafted_per_step: float | None = None
     # Per index, the share of all steps that accept the draft token (vLLM's per-position acceptance
     # rate). Fewer than k if the engine does not report all.
     rates: tuple[float, ...] = ()
@@ -50,19 +49,15 @@ class Reading:
     tokens_per_second: float | None = None  # with drafting
     plain_tokens_per_second: float | None = None  # without drafting, of the same number of requests
     draft_share: float | None = None  # share of the decoding time that the drafter takes
-    experts: str = (
-        ""  # what in the text shows that the target is a mixture of experts; empty if nothing does
-    )
+    # what in the text shows that the target is a mixture of experts; empty if nothing does
+    experts: str = ""
     num_after_end: int = 0  # responses that count draft tokens accepted after their end
-    course: tuple[
-        Stretch, ...
-    ] = ()  # acceptance over the run, in the order of the text; empty if there are only totals
-    categories: Mapping[str, "Reading"] = field(
-        default_factory=dict
-    )  # of requests, if the text names categories
-    processes: Mapping[str, "Reading"] = field(
-        default_factory=dict
-    )  # by name, if the text is of several
+    # acceptance over the run, in the order of the text; empty if there are only totals
+    course: tuple[Stretch, ...] = ()
+    # of requests, if the text names categories
+    categories: Mapping[str, "Reading"] = field(default_factory=dict)
+    # by name, if the text is of several
+    processes: Mapping[str, "Reading"] = field(default_factory=dict)
     derived: tuple[str, ...] = ()  # sentences on figures that were derived
     unknown: tuple[str, ...] = ()  # sentences on figures that the format lacks
 

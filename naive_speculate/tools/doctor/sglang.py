@@ -85,9 +85,8 @@ _MOST = 1024  # the largest window that is tried
 _HALF, _EXACT = 0.005, 1e-4  # rounding errors of two decimals, and of gauges that were not rounded
 
 
-_Width = tuple[
-    float | None, float | None, str
-]  # the window, the window by the rate's other meaning, and their source
+# the window, the window by the rate's other meaning, and their source
+_Width = tuple[float | None, float | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +112,8 @@ def read_log(text: str) -> Reading | None:
     )
     if not lines:
         return None
-    common = {line.running for line in lines} & {
-        line.running for line in plain
-    }  # speeds are of as many requests
+    # speeds are of as many requests
+    common = {line.running for line in lines} & {line.running for line in plain}
     speed, plain_speed = (
         mean(line.throughput for line in part if line.throughput and line.running in common)
         for part in (lines, plain)

@@ -25,10 +25,8 @@ NONE, LOW_FIRST, CLIFF, SMALL, GAIN = 0.1, 0.5, 0.75, 0.15, 1.03
 # GPUs
 MANY_TOKENS = 256
 RARE = 0.5  # the share of steps with draft tokens below which drafts are rare
-HIGH, FASTER = (
-    1.5,
-    1.15,
-)  # tokens per step from which drafting should pay, and the measured speedup that counts as one
+# tokens per step from which drafting should pay, and the measured speedup that counts as one
+HIGH, FASTER = 1.5, 1.15
 COSTLY = 0.35  # the drafter's share of a step from which it costs too much
 MUCH = 0.7  # the share of the others' rate below which a process is named
 ARITHMETIC = (

@@ -42,10 +42,8 @@ _FIGURES = {  # figure → its names, as printed and as JSON
     "running": ("maximum request concurrency", "max request concurrency", "max_concurrency"),
 }
 _NAMES = {name: figure for figure, names in _FIGURES.items() for name in names}
-_FIRST = (
-    "max request concurrency",
-    *_FIGURES["requests"],
-)  # a block's first line may be one of these
+# a block's first line may be one of these
+_FIRST = "max request concurrency", *_FIGURES["requests"]
 _SGLANG = re.compile(r"accept[ _]length\b|\bacc_length\b|#questions:", re.IGNORECASE)
 _LABEL = re.compile(
     rf"(?<![\w-])(?i:(?P<name>{'|'.join(map(re.escape, sorted(_NAMES, key=len, reverse=True)))})"
@@ -92,9 +90,8 @@ def read_summary(text: str) -> Reading | None:
         parts = []
         for block in runs:
             accepted, drafted, steps = (whole_number(block.figures[name], name) for name in _COUNTS)
-            whole = abs(sum(block.rates) - accepted / max(steps, 1)) <= 0.006 * len(
-                block.rates
-            )  # otherwise some were cut off
+            # otherwise some were cut off
+            whole = abs(sum(block.rates) - accepted / max(steps, 1)) <= 0.006 * len(block.rates)
             parts.append(Part(accepted, drafted, steps, tuple(block.rates) if whole else ()))
         return form.total(parts, **common)
     reading = form.of_means(
@@ -245,9 +242,8 @@ def read_counts(text: str) -> Reading | None:
                 if drafted
             ]
         if parts:
-            running = mean(
-                part.steps for part in parts if part.steps
-            )  # a report counts a step of each request
+            # a report counts a step of each request
+            running = mean(part.steps for part in parts if part.steps)
             counted = {"requests_running": running, "derived": ()} if kind.steps else {}
             return kind.form.of_tokens(parts, NO_HISTOGRAM, **counted)
     return None

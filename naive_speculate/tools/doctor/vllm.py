@@ -43,10 +43,8 @@ _REQUEST = Format(
 _LMDEPLOY = _LOG._replace(
     engine="LMDeploy", source="lmdeploy/metrics/loggers.py, get_spec_msg (1263d5cd8)"
 )
-_BEGIN, _LONGEST = (
-    re.compile(r"SpecDecoding\s+metrics:"),
-    2000,
-)  # a message may span lines, or follow another one on a line
+# a message may span lines, or follow another one on a line
+_BEGIN, _LONGEST = re.compile(r"SpecDecoding\s+metrics:"), 2000
 _COUNT = re.compile(r"(?<![A-Za-z] )\b(Accepted|Drafted):\s*(\d+)\s*tokens")
 _LINE_V0 = re.compile(
     r"Speculative metrics:(?:[^,\n]{0,60},){2} Number of speculative tokens: (\d+), Number of"
@@ -56,9 +54,8 @@ _LINE_V0 = re.compile(
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
 _PERCENTAGE = re.compile(r"Draft acceptance rate:\s*(\d+(?:\.\d+)?)%")
 _RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?(\d+(?:\.\d+)?(?:,\s*\d+(?:\.\d+)?)*)")
-_RUNNING = re.compile(
-    r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)"
-)  # vllm/v1/metrics/loggers.py; LMDeploy
+# vllm/v1/metrics/loggers.py; LMDeploy
+_RUNNING = re.compile(r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)")
 _TOO_FEW = "The line does not count the steps"
 
 

@@ -73,9 +73,8 @@ class Report:
         self.settings, self.against = evidence.settings, against
         self.findings, self.greedy = evidence.findings(), evidence.greedy()
         self.drafted = Drafted.of(evidence, self.findings)
-        self.num_answers = len(
-            evidence.answers
-        )  # completions that were tested, those of an earlier run included
+        # completions that were tested, those of an earlier run included
+        self.num_answers = len(evidence.answers)
         self.cost, self.complete, self.one_text = cost, evidence.complete(), evidence.one_text()
 
     @property

@@ -18,10 +18,8 @@ _SWITCHED_OFF: tuple[dict[str, Any], ...] = (
 """Fields, by no standard, that switch off what servers switch on by default; the first that a
 server takes are used."""
 _ALWAYS = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}
-_MOST_LIKELY = (
-    10,
-    5,
-)  # how many of the most probable tokens are requested: OpenAI's own API allows 5
+# how many of the most probable tokens are requested: OpenAI's own API allows 5
+_MOST_LIKELY = 10, 5
 _LIMITS = (1, 2, 3, 4, 5, 8)  # how many servers list at most, whatever is requested
 _TIMEOUT = 120.0  # seconds until an answer is whole
 _COMPLETIONS = 4  # requested at once

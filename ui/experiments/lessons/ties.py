@@ -11,9 +11,8 @@ from ui.labels import end_of
 
 ROWS = 5
 TOKENS, TRIES = 96, 40
-TEMPERATURE = (
-    0.9  # sampled texts have more positions at which two tokens are nearly equally probable
-)
+# sampled texts have more positions at which two tokens are nearly equally probable
+TEMPERATURE = 0.9
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
