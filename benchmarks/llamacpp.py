@@ -3,17 +3,16 @@ weights, questions and number of threads.
 
     python -m benchmarks.llamacpp SUITE [--limit N] [--new-tokens N] [--threads N] [--out FILE]
 
-Every question is decoded every way, greedy and past end tokens, in alternating order, after one
-warm-up; ratios are geometric means of the questions' own. llama.cpp reads the file in Q4_1, and
-its values rounded to Q8_0, for which the file in Q4_1 is the draft model. The best way with drafts
-of each group is bold.
+Every question (JSON lines with "category" and "turns") is decoded every way, greedy and past end
+tokens, in turn, after one warm-up; ratios are geometric means of the questions' own. llama.cpp
+reads the file in Q4_1, and its values rounded to Q8_0, for which the file in Q4_1 is the draft
+model. The best way with drafts of each group is bold.
 """
 
 import argparse
 import os
 import sys
 import tempfile
-from datetime import date
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -22,14 +21,13 @@ import torch
 from rich.table import Column, Table
 
 from benchmarks.llamacpp_peer import Measure, as_q8_0, peer
-from benchmarks.tables import numbers, show
+from benchmarks.measuring import here, numbers, options_of, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.known import KNOWN
 from naive_speculate.ratio import logs_of, ratio_of
-from naive_speculate.tools.bench.measure import Way, our_way
+from naive_speculate.tools.bench.measure import Way, in_turn, our_way
 from naive_speculate.tools.bench.suite import encode, read_suite
-from ui.host.measuring import machine_name
 
 NGRAMS = ("NGRAM_SIMPLE", "NGRAM_MAP_K", "NGRAM_MOD", "NGRAM_CACHE")
 
@@ -58,43 +56,35 @@ def run(options: argparse.Namespace, folder: Path) -> Table:
                 target, kind, q4_1, options.new_tokens, options.threads
             )
     prompts = encode(decoder, options.suite, read_suite(options.suite)[: options.limit])
-    rates: dict[str, list[float]] = {name: [] for name in ways}
-    for turn, prompt in enumerate([prompts[0], *prompts]):
-        for name in ways if turn % 2 else reversed(ways):
-            rates[name].append(ways[name](prompt))
+    _, *runs = in_turn(ways, [prompts[0], *prompts])
+    rates = {name: [run[name] for run in runs] for name in ways}
     table = Table(
         Column(no_wrap=True),
         *numbers("tokens/s", "from", "to", "÷ plain", "95%"),
         title=f"{len(prompts)} questions of {options.new_tokens} tokens, the prompt left out",
-        caption=f"{machine_name('cpu')}, {options.threads} threads, {date.today():%d %B %Y}",
+        caption=f"{here()}, {options.threads} threads",
     )
-    for name, (_, *found) in rates.items():
+    for name, own in rates.items():
         plain, *drafted = (other for other in rates if other.split(",")[0] == name.split(",")[0])
-        best = max(drafted, key=lambda other: median(rates[other][1:]))
-        ratio, low, high = ratio_of(logs_of(found, rates[plain][1:]))
-        row = [f"{number:.0f}" for number in (median(found), min(found), max(found))]
+        best = max(drafted, key=lambda other: median(rates[other]))
+        ratio, low, high = ratio_of(logs_of(own, rates[plain]))
+        row = [f"{number:.0f}" for number in (median(own), min(own), max(own))]
         row += [f"{ratio:.2f}", f"{low:.2f}–{high:.2f}" if low and high else "–"]
         table.add_row(name, *row, style="bold" if best == name else None)
     return table
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n\n")[0])
-    parser.add_argument("suite", type=Path, help='JSON lines with "category" and "turns"')
-    parser.add_argument("--limit", type=int, default=6, help="the first so many questions")
-    parser.add_argument("--new-tokens", type=int, default=96)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="also save the table in this file")
-    options = parser.parse_args()
+    options = options_of(__doc__, suite=Path, limit=6, new_tokens=96, threads=2, out=None)
     os.environ[THREADS_VARIABLE] = str(options.threads)
     torch.set_num_threads(options.threads)
     try:
         with tempfile.TemporaryDirectory() as folder:
             table = run(options, Path(folder))
     except (ValueError, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        print(f"benchmarks.llamacpp: {error}", file=sys.stderr)
         return 2
-    show([table], 100, options.out)
+    show(table, 100, options.out and Path(options.out))
     return 0
 
 

@@ -9,31 +9,23 @@ and how many greedy texts of both are the same. 4 bits only if this processor co
 alone and among others.
 """
 
-import argparse
-from collections.abc import Callable
 from statistics import median
 from typing import Any
 
 import torch
 from rich.table import Column, Table
 
-from benchmarks.tables import numbers, output
+from benchmarks.measuring import numbers, options_of, output
+from benchmarks.prompts import QUESTIONS
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.load import WEIGHTS
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.threads import leave_cores_to
-from naive_speculate.tools.bench.measure import forward_timer, our_way
+from naive_speculate.tools.bench.measure import forward_timer, in_turn, our_way
 
 COUNTS, CONTEXT = (1, 2, 4, 6, 9), 64
-QUESTIONS = (
-    "Explain gravity to a child.",
-    "Write a Python function that reverses a list.",
-    "Write a story about a fox.",
-    "List five fruits.",
-    "What is the capital of France?",
-    "Why is the sky blue?",
-)
+WINDOWS: tuple[int | str, ...] = (0, "auto")
 
 
 def difference(model: Any) -> float:
@@ -48,48 +40,44 @@ def difference(model: Any) -> float:
 
 def passes(pairs: dict[str, Any], rounds: int) -> dict[str, list[str]]:
     """Median milliseconds of a pass over each number of tokens."""
-    found: dict[str, list[str]] = {name: [] for name in pairs}
+    cells: dict[str, list[str]] = {name: [] for name in pairs}
     for count in COUNTS:
-        timers: dict[str, Callable[[], float]] = {
+        timers = {
             name: forward_timer(as_batch_model(pair.target), CONTEXT, count)
             for name, pair in pairs.items()
         }
-        times = [{name: run() for name, run in timers.items()} for _ in range(rounds)]
+        ways = {name: lambda _, timer=timer: timer() for name, timer in timers.items()}
+        times = list(in_turn(ways, range(rounds)))
         for name in pairs:
-            found[name].append(f"{1e3 * median(each[name] for each in times):.1f}")
-    return found
+            cells[name].append(f"{1e3 * median(each[name] for each in times):.1f}")
+    return cells
 
 
 def decoding(pairs: dict[str, Any], new_tokens: int) -> dict[str, list[str]]:
     """Tokens per second of plain decoding and with drafts, and the number of same texts."""
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
     decoders = {name: SpeculativeDecoder(pair) for name, pair in pairs.items()}
-    ways: dict[tuple[str, Any], Any] = {
+    ways = {
         (name, k): our_way(decoder, k, params, "suffix+head", chat=True)
         for name, decoder in decoders.items()
-        for k in (0, "auto")
+        for k in WINDOWS
     }
-    runs: dict[tuple[str, Any], list[Any]] = {key: [] for key in ways}
-    for question in (QUESTIONS[0], *QUESTIONS):  # the first one warms up
-        for key, way in ways.items():
-            runs[key].append(way.decode(question, 0))
-    found = {}
+    tried: Any = {key: lambda text, way=way: way.decode(text, 0) for key, way in ways.items()}
+    _, *runs = in_turn(tried, (QUESTIONS[0], *QUESTIONS))  # the first one warms up
+    cells = {}
     for name in pairs:
-        plain, drafted = runs[name, 0][1:], runs[name, "auto"][1:]
-        same = sum(a.token_ids == b.token_ids for a, b in zip(plain, drafted, strict=True))
-        speeds = [f"{median(run.decoding_speed for run in each):.0f}" for each in (plain, drafted)]
-        found[name] = [*speeds, f"{same} of {len(plain)}"]
-    return found
+        both = [(run[name, 0], run[name, "auto"]) for run in runs]
+        same = sum(plain.token_ids == drafted.token_ids for plain, drafted in both)
+        speeds = [
+            f"{median(r.decoding_speed for r in each):.0f}" for each in zip(*both, strict=True)
+        ]
+        cells[name] = [*speeds, f"{same} of {len(both)}"]
+    return cells
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--new-tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=20)
-    options = parser.parse_args()
+    options = options_of(__doc__, new_tokens=128, rounds=20)
     names = [name for name, bits in WEIGHTS.items() if bits != 4 or not row_difference(bits)]
     pairs = {name: load_pair("smollm2", device="cpu", weights=name) for name in names}
     leave_cores_to(next(iter(pairs.values())).target)

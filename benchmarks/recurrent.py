@@ -5,8 +5,6 @@ For each family: a forward over 6 tokens, over 9 (3 of them replayed), and the c
 in forwards over one token. A family whose cache is cropped replays and copies nothing.
 """
 
-import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +14,7 @@ import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from benchmarks.measuring import seconds
 from naive_speculate.infer.load import wrap
 from naive_speculate.infer.recurrent import copied
 
@@ -27,17 +26,9 @@ SIZE = {
     "pad_token_id": None,
 }
 ATTENTION = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32}
-MIXED = {
-    "layer_types": (
-        ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 2
-    )
-}
-DELTA = {
-    "linear_num_key_heads": 8,
-    "linear_num_value_heads": 8,
-    "linear_key_head_dim": 32,
-    "linear_value_head_dim": 32,
-}
+MIXED = {"layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 2}
+DELTA = {f"linear_num_{part}_heads": 8 for part in ("key", "value")}
+DELTA |= {f"linear_{part}_head_dim": 32 for part in ("key", "value")}
 MAMBA_2 = {
     "mamba_n_heads": 16,
     "mamba_d_head": 32,
@@ -64,16 +55,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
-def seconds(work: Callable[[], Any]) -> float:
-    """The median of 15 calls."""
-    times = []
-    for _ in range(15):
-        began = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
-
-
 def main() -> None:
     """Measure every family and print a table."""
     print(
@@ -96,8 +77,8 @@ def main() -> None:
             return lambda: model._compute_state(query, copied(state), (), 64)
 
         with torch.no_grad():
-            copying = seconds(partial(copied, state))
-            one, six, nine = (seconds(forward(count)) - copying for count in (1, 6, 9))
+            copying = seconds(partial(copied, state), 15)
+            one, six, nine = (seconds(forward(count), 15) - copying for count in (1, 6, 9))
         kept = [
             t
             for layer in state.layers

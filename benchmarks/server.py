@@ -7,8 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
 READY = "Running on local URL"  # what Gradio prints once it answers
@@ -20,34 +20,23 @@ def free_port() -> int:
     """A free port of this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
+        return int(free.getsockname()[1])
 
 
-class Server:
+class Server(AbstractContextManager["Server"]):
     """`python app.py` on a free port, ready once this object is made; a context manager.
 
-    Args:
-        *options: Further options of the command line.
-        **environment: Further environment variables. Without a pair in these or the options it
-            serves the bundled pair alone; with an empty `NAIVE_SPECULATE_PAIRS`, the page's
-            default.
-
-    Attributes:
-        url: Its address.
-        process: Its process.
-
-    Raises:
-        RuntimeError: If it ends or is not ready in time, with its last output.
+    It takes further options and environment variables; without a pair in these it serves the
+    bundled pair alone, with an empty `NAIVE_SPECULATE_PAIRS` the page's default. A RuntimeError
+    with its last output if it ends or is not ready in time.
     """
 
     def __init__(self, *options: str, **environment: str) -> None:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}/"
         if "--target" not in options and "NAIVE_SPECULATE_TARGET" not in environment:
-            environment = {"NAIVE_SPECULATE_PAIRS": "bundled"} | environment
-        self._lines: list[str] = []
-        self._over = False
+            environment.setdefault("NAIVE_SPECULATE_PAIRS", "bundled")
+        self._lines, self._over = list[str](), False
         self._changed = threading.Condition()
         self.process = subprocess.Popen(
             [sys.executable, "-u", "app.py", "--port", str(port), *options],
@@ -65,9 +54,6 @@ class Server:
             self.process.kill()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.end()
 
@@ -78,11 +64,8 @@ class Server:
             return "".join(self._lines)
 
     def wait_for(self, text: str, seconds: float = 60.0) -> None:
-        """Wait until it has printed a line with this text.
-
-        Raises:
-            RuntimeError: If it does not in that time, or ends before.
-        """
+        """Wait until it has printed a line with this text; a RuntimeError if it does not in that
+        time, or ends before."""
 
         def printed() -> bool:
             return any(text in line for line in self._lines)
@@ -91,10 +74,8 @@ class Server:
             self._changed.wait_for(lambda: self._over or printed(), seconds)
             if not printed():
                 what = "ended" if self._over else f"was given {seconds:.0f} s"
-                raise RuntimeError(
-                    f"app.py {what} without printing {text!r}; its last"
-                    f" lines:\n{''.join(self._lines[-20:])}"
-                )
+                last = "".join(self._lines[-20:])
+                raise RuntimeError(f"app.py {what} without printing {text!r}, but:\n{last}")
 
     def end(self) -> float:
         """Send SIGTERM; returns the seconds until the process ended."""

@@ -5,13 +5,13 @@
 Prints medians: wall time, and the process's CPU time, which other programs disturb less.
 """
 
-import argparse
 import os
 import platform
 import resource
 import statistics
 import time
 
+from benchmarks.measuring import options_of
 from benchmarks.server import Server
 
 
@@ -31,9 +31,7 @@ def _cpu_of_children() -> float:
 
 def main() -> None:
     """Print both medians."""
-    parser = argparse.ArgumentParser(prog="benchmarks.startup")
-    parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
+    runs = options_of(__doc__, runs=5).runs
     clock, cpu = zip(*(start() for _ in range(runs)), strict=True)
     print(
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, median of {runs}"

@@ -2,16 +2,15 @@
 
     python -m benchmarks.step_path [--functions NAME]
 
-Counts Python calls by `sys.setprofile` over the public interface, with the bundled pair and four
-draft tokens. The path of a step is the difference of a long and a short run, so that loading and
-admission do not count. A file counts if it is entered in every step. `--functions` lists one
-case's calls by function.
+Counts Python calls by `sys.setprofile`, with the bundled pair and four draft tokens. The path of a
+step is the difference of a long and a short run, so that loading and admission do not count. A
+file counts if it is entered in every step. `--functions` lists one case's calls by function.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -20,17 +19,14 @@ from typing import Any
 import torch
 
 import naive_speculate
+from benchmarks.measuring import options_of
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.naive import speculative_decode
 
 ROOT = str(Path(naive_speculate.__file__).parent) + "/"
 PROMPT, SHORT, LONG = "Once upon a time", 24, 72
-# what is aimed at: calls, files, changes of file
-TARGETS = {
-    "greedy": (260, 14, 90),
-    "sampled": (420, 18, 150),
-    "naive": (130, 6, None),
-}
+TARGETS = {"greedy": (260, 14, 90), "sampled": (420, 18, 150), "naive": (130, 6, None)}
+"""What is aimed at: calls, files, changes of file."""
 Calls = list[tuple[str, str]]  # the file and the name of each called function, in order
 
 
@@ -44,10 +40,9 @@ def calls_of(run: Callable[[], int]) -> tuple[Calls, int]:
             calls.append((code.co_filename[len(ROOT) :], code.co_qualname))
 
     sys.setprofile(note)
-    try:
-        return calls, run()
-    finally:
-        sys.setprofile(None)
+    steps = run()
+    sys.setprofile(None)
+    return calls, steps
 
 
 def path_of(run: Callable[[int], int]) -> tuple[Counter[tuple[str, str]], int, set[str], float]:
@@ -56,52 +51,44 @@ def path_of(run: Callable[[int], int]) -> tuple[Counter[tuple[str, str]], int, s
     run(SHORT)
     (short, few), (long, many) = (calls_of(lambda n=n: run(n)) for n in (SHORT, LONG))  # type: ignore[misc]
     steps = many - few
-    counts = Counter(long)
-    counts.subtract(Counter(short))
+    (counts := Counter(long)).subtract(short)
     by_file = Counter[str]()
-    for (file, _), count in counts.items():
-        by_file[file] += count
+    for (file, _), times in counts.items():
+        by_file[file] += times
     changes = [sum(a[0] != b[0] for a, b in pairwise(calls)) for calls in (long, short)]
-    files = {file for file, count in by_file.items() if count >= steps}
+    files = {file for file, times in by_file.items() if times >= steps}
     return counts, steps, files, (changes[0] - changes[1]) / steps
 
 
 def main() -> None:
     """Print a line for each kind of step."""
-    parser = argparse.ArgumentParser(prog="benchmarks.step_path")
-    parser.add_argument("--functions", choices=TARGETS, metavar="NAME", help=", ".join(TARGETS))
-    options = parser.parse_args()
+    options = options_of(__doc__, choices={"functions": TARGETS}, functions=None)
     torch.set_num_threads(1)
     pair = load_pair(device="cpu")
     decoder = SpeculativeDecoder(pair)
 
     def engine(temperature: float, detail: str) -> Callable[[int], int]:
+        drawn = SamplingParams(temperature=temperature, ignore_eos=True, seed=1)
+        ours: Any = {"num_draft_tokens": 4, "detail": detail, "drafter": "model"}
+
         def run(tokens: int) -> int:
-            params = SamplingParams(
-                max_tokens=tokens, temperature=temperature, seed=1, ignore_eos=True
-            )
-            result = decoder.generate(
-                PROMPT, params, num_draft_tokens=4, detail=detail, drafter="model"
-            )
-            return result.metrics.num_spec_steps
+            params = replace(drawn, max_tokens=tokens)
+            return decoder.generate(PROMPT, params, **ours).metrics.num_spec_steps
 
         return run
 
     def naive(tokens: int) -> int:
         prompt = pair.tokenizer(PROMPT).input_ids
-        return len(
-            list(speculative_decode(pair, prompt, num_draft_tokens=4, max_new_tokens=tokens))
-        )
+        steps = speculative_decode(pair, prompt, num_draft_tokens=4, max_new_tokens=tokens)
+        return len(list(steps))
 
     cases = {"greedy": engine(0.0, "none"), "sampled": engine(0.8, "full"), "naive": naive}
     for name, run in cases.items():
         counts, steps, files, changes = path_of(run)
         calls, (most_calls, most_files, most_changes) = counts.total() / steps, TARGETS[name]
         aim = "" if most_changes is None else f" ({most_changes})"
-        print(
-            f"{name:8} {calls:4.0f} calls ({most_calls})  {len(files):3} files ({most_files}) "
-            f" {changes:4.0f} changes of file{aim}"
-        )
+        entered = f"{calls:4.0f} calls ({most_calls})  {len(files):3} files ({most_files})"
+        print(f"{name:8} {entered}  {changes:4.0f} changes of file{aim}")
         if options.functions == name:
             for (file, function), count in counts.most_common():
                 if count >= steps / 10:

@@ -7,7 +7,6 @@ calls and inside. The same steps with the draft model as target separate the wor
 cost of cold processor caches after a larger target.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import onnxruntime
 
+from benchmarks.measuring import options_of
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.threads import leave_cores_to, num_threads
 from naive_speculate.models import BUNDLED_PAIR
@@ -59,13 +59,8 @@ def step(
     params = SamplingParams(max_tokens=tokens, temperature=temperature, seed=1, ignore_eos=True)
     ends, inside = [], []
     with stopwatch() as seconds:
-        for event in decoder.stream(
-            PROMPT,
-            params,
-            num_draft_tokens=k,
-            detail=detail,
-            drafter="model",
-        ):
+        options: Any = {"num_draft_tokens": k, "detail": detail, "drafter": "model"}
+        for event in decoder.stream(PROMPT, params, **options):
             if event.kind == "step":
                 ends.append(time.perf_counter())
                 inside.append(seconds[0])
@@ -89,22 +84,15 @@ def measure(title: str, pair: ModelPair, tokens: int, runs: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="benchmarks.steps")
-    parser.add_argument("--tokens", type=int, default=200)
-    parser.add_argument("--runs", type=int, default=9)
-    options = parser.parse_args()
+    options = options_of(__doc__, tokens=200, runs=9)
     print(
         f"{machine_name('cpu')}, {num_threads()} threads, medians of {options.runs} runs of"
         f" {options.tokens} tokens"
     )
     measure("the bundled pair", load_pair(device="cpu"), options.tokens, options.runs)
     draft = BUNDLED_PAIR / "draft"
-    measure(
-        "its draft model as target and draft",
-        load_pair(draft, draft, device="cpu"),
-        options.tokens,
-        options.runs,
-    )
+    both = load_pair(draft, draft, device="cpu")
+    measure("its draft model as target and draft", both, options.tokens, options.runs)
 
 
 if __name__ == "__main__":

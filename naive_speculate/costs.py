@@ -190,13 +190,13 @@ def read_costs(path: Path, with_head: bool, weights: str) -> dict[str, Any]:
         return {}
     data = json.loads(path.read_text(encoding="utf-8"))
     data = data.get(weights, data)
-    found: dict[str, Any] = {"measured_costs": _cost_table(data)}
+    fields: dict[str, Any] = {"measured_costs": _cost_table(data)}
     if with_head and "head" in data:
-        found |= {
+        fields |= {
             "measured_head_costs": _cost_table(data["head"]),
             "fastest_drafter": data["fastest_drafter"],
         }
-    return found
+    return fields
 
 
 def _cost_table(data: dict[str, Any]) -> CostTable:

@@ -35,9 +35,8 @@ class KnownPair:
         with `{}` for their type: from the installed package, else the Hub's cache, else the Hub.
         Raises `ValueError`, naming the sources, if they are in none."""
         try:
-            package = importlib.metadata.distribution(
-                self.package
-            )  # not imported, since it needs llama.cpp
+            # not imported, since it needs llama.cpp
+            package = importlib.metadata.distribution(self.package)
             file = Path(str(package.locate_file(self.file)))
             if file.is_file():
                 return file, f"{{}} weights of {self.package} {package.version}, dequantised"

@@ -55,8 +55,8 @@ def load_pair(
         draft: Hub id, local folder or GGUF file; with a given target, None for no draft model. A
             draft with another tokenizer is translated: it drafts the tokens that both have. A
             draft head given here is taken as `head`.
-        head: Hub id or local folder of a draft head or block drafter for the target: EAGLE-3,
-            DFlash, or one of `python -m train`.
+        head: Hub id or local folder of a draft head, block drafter or assistant for the target:
+            EAGLE-3, DFlash, Gemma 4's, or one of `python -m train`.
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (float32 on the CPU; on CUDA the dtype of the stored weights), or a torch
             floating-point type's name.

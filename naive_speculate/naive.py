@@ -22,7 +22,7 @@ import torch
 
 from naive_speculate.infer import BasicInferencer, KVCache, new_cache
 from naive_speculate.models import ModelPair
-from naive_speculate.naive_cli import Step, check_arguments, run_command
+from naive_speculate.naive_cli import StepTokens, check_arguments, run_command
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.speculate.drafter import Drafter
 from naive_speculate.speculate.utils import speculative_sampling
@@ -66,7 +66,7 @@ def speculative_decode(
     max_new_tokens: int = 64,
     temperature: float = 0.0,
     random: RandomSource | None = None,
-) -> Iterator[Step]:
+) -> Iterator[StepTokens]:
     """Decode one sequence and yield each step as soon as it is done.
 
     `num_draft_tokens` is γ. An end token is emitted and ends the text before `max_new_tokens`.
@@ -82,11 +82,11 @@ def speculative_decode(
     drafter = Drafter(BasicInferencer(pair.drafting))
     draft_cache, target_cache = new_cache(pair.drafting), new_cache(pair.target)
     tokens = list(prompt_token_ids)
-    room, emitted = max_new_tokens, [-1]
+    remaining, emitted = max_new_tokens, [-1]
 
-    while room > 0 and emitted[-1] not in end_token_ids:
+    while remaining > 0 and emitted[-1] not in end_token_ids:
         # 1. Draft. The draft model samples x₁ … x_γ from q₁ … q_γ; near the end, γ is smaller.
-        gamma = min(num_draft_tokens, room)
+        gamma = min(num_draft_tokens, remaining)
         draft = drafter.draft(_lacking(tokens, draft_cache, device), draft_cache, gamma, sampler)
         x, q = draft.token_ids[0], sampler.probs(draft.token_logits[0])
 
@@ -110,11 +110,11 @@ def speculative_decode(
             kv_cache.crop(max(0, kv_cache.get_num_tokens() - len(tokens) - n))
 
         # 5. Emit. x₁ … x_n and t join the text, up to an end token or the length limit.
-        emitted = [*x[:n].tolist(), int(t)][:room]
+        emitted = [*x[:n].tolist(), int(t)][:remaining]
         ends = [i + 1 for i, token in enumerate(emitted) if token in end_token_ids]
-        emitted = emitted[: min(ends, default=room)]
-        tokens, room = tokens + emitted, room - len(emitted)
-        yield Step(x.tolist(), n, emitted)
+        emitted = emitted[: min(ends, default=remaining)]
+        tokens, remaining = tokens + emitted, remaining - len(emitted)
+        yield StepTokens(x.tolist(), n, emitted)
 
 
 def _lacking(token_ids: list[int], kv_cache: KVCache, device: torch.device) -> torch.Tensor:

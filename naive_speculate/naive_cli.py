@@ -19,17 +19,17 @@ from naive_speculate.arguments import (
     whole_number,
 )
 from naive_speculate.events import EventKind
+from naive_speculate.events.spans import Span, legend
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.models import ModelPair, load_pair
-from naive_speculate.palette import STYLES
 from naive_speculate.sampling.params import check_unicode
 from naive_speculate.sampling.random_source import SeededRandom, fresh_seed
-from naive_speculate.terminal import token_style
+from naive_speculate.terminal import to_rich
 from naive_speculate.text import Vocabulary, visible
 
 
 @dataclass(frozen=True)
-class Step:
+class StepTokens:
     """What one step did: x₁ … x_γ, n, and the emitted tokens, x₁ … x_n and t; without t where the
     text ends before it."""
 
@@ -44,7 +44,7 @@ class Step:
         return min(self.num_accepted + 1, len(self.draft_token_ids))
 
     def tokens(self) -> list[tuple[EventKind, int]]:
-        """The step's tokens in order, each with what happened to it."""
+        """The step's tokens in order, each with its kind."""
         n, gamma = self.num_accepted, len(self.draft_token_ids)
         kinds = [EventKind.ACCEPTED] * n + [EventKind.REJECTED] + [EventKind.DISCARDED] * gamma
         own = EventKind.BONUS if n == gamma else EventKind.RESAMPLED
@@ -52,7 +52,7 @@ class Step:
         return drafts + [(own, t) for t in self.token_ids[n:]]
 
 
-Decode = Callable[..., Iterable[Step]]  # `naive.speculative_decode`
+Decode = Callable[..., Iterable[StepTokens]]  # `naive.speculative_decode`
 
 
 def run_command(decode: Decode, arguments: Sequence[str] | None = None) -> int:
@@ -154,29 +154,18 @@ def check_arguments(
             )
 
 
-def _print_run(vocabulary: Vocabulary, steps: Iterable[Step]) -> None:
+def _print_run(vocabulary: Vocabulary, steps: Iterable[StepTokens]) -> None:
     """Print a line per step, then the text and a summary."""
     console = Console(highlight=False, soft_wrap=True)
-    shown = (
-        EventKind.ACCEPTED,
-        EventKind.REJECTED,
-        EventKind.DISCARDED,
-        EventKind.RESAMPLED,
-        EventKind.BONUS,
-    )
-    legend = Text("  ").join(
-        Text(f"{STYLES[kind].mark} {STYLES[kind].label}", token_style(kind)) for kind in shown
-    )
-    finished: list[Step] = []
+    finished: list[StepTokens] = []
     for step in steps:
         if not finished:
-            console.print(legend)
+            console.print(Text("  ").join(map(to_rich, legend())))
         finished.append(step)
         line = Text(f"{len(finished):4}")
         for kind, token in step.tokens():
-            line.append(f"  {STYLES[kind].mark} ").append(
-                visible(vocabulary.text_of(token)), token_style(kind)
-            )
+            span = Span(kind, visible(vocabulary.text_of(token)))
+            line.append(f"  {span.style.mark} ").append(to_rich(span))
         console.print(line)
     token_ids = [token for step in finished for token in step.token_ids]
     alpha = sum(step.num_accepted for step in finished) / sum(step.num_judged for step in finished)

@@ -89,7 +89,7 @@ def typical(times: Sequence[tuple[int, float]]) -> list[float]:
     alike = defaultdict[int, list[float]](list)
     for length, seconds in times:
         alike[length].append(seconds)
-    quartiles = {length: undisturbed(found) for length, found in alike.items()}
+    quartiles = {length: undisturbed(times_of) for length, times_of in alike.items()}
     return [quartiles[length] for length, _ in times]
 
 

@@ -11,12 +11,12 @@ from rich.text import Text
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, Logprob
 from naive_speculate.events.expected import draft_sampling_rates, expected_acceptance
-from naive_speculate.palette import STYLES
+from naive_speculate.events.spans import LEGEND, Span, legend, prompt_spans, token_span
+from naive_speculate.palette import PROMPT
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.tables import Output
 
-_SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
-_UNKNOWN = RichStyle(reverse=True)
+_SHOWN = [kind for kind in LEGEND if kind != EventKind.DISCARDED]
 MAX_ALTERNATIVES = 20  # most printed alternatives of a token
 LEAST_REST = 0.0005  # least total probability of the other tokens that is printed
 
@@ -35,19 +35,12 @@ class TerminalView:
         if not self.console.is_terminal:
             self._plain(event)
         elif event.kind == EventKind.STARTED:
-            legend = (
-                Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind))
-                for kind in _SHOWN
-            )
-            self.console.print(Text("  ").join(legend), end="\n\n")
+            self.console.print(Text("  ").join(map(to_rich, legend(_SHOWN))), end="\n\n")
             if drafter := drafter_lines(event):
                 self.console.print(Text(drafter, style="dim"), end="\n\n")
-            self.console.print(Text("".join(event.prompt_texts or []), style="dim"), end="")
+            self.console.print(*map(to_rich, prompt_spans(event)), sep="", end="")
         elif event.kind in _SHOWN:
-            unknown = _UNKNOWN if event.unknown_to_draft else RichStyle()
-            text = event.text or ""  # a rejected line break must not break the line
-            text = text.replace("\n", "⏎") if event.kind == EventKind.REJECTED else text
-            self.console.print(Text(text, style=token_style(event.kind) + unknown), end="")
+            self.console.print(to_rich(token_span(event)), end="")
         elif event.kind == EventKind.FINISHED:
             self._figures(event)
             self._copies()
@@ -137,17 +130,22 @@ def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) 
     return table
 
 
-def token_style(kind: EventKind) -> RichStyle:
-    """The palette's dark style, since most terminals are dark; underline and strike distinguish
-    the kinds without colour."""
-    style = STYLES[kind]
+def to_rich(span: Span) -> Text:
+    """For a terminal, in the palette's dark style, since most terminals are dark; underline and
+    strike distinguish the kinds without colour. The prompt is dim, tokens unknown to the draft
+    are inverted."""
+    style = span.style
+    if style is PROMPT:
+        return Text(span.text, "dim")
     double = "double" in style.line
-    return RichStyle(
+    looks = RichStyle(
         color=style.dark,
         underline="underline" in style.line and not double,
         underline2=double,
         strike="line-through" in style.line,
+        reverse=span.unknown or None,
     )
+    return Text(span.text, looks)
 
 
 def drafter_lines(started: Event) -> str:

@@ -101,7 +101,7 @@ class Vocabulary:
         `ValueError` if there is no tokenizer, or a word has no tokens."""
         if words and self.tokenizer is None:
             raise ValueError(f"bad_words={list(words)!r} needs a tokenizer, and this pair has none")
-        found: list[list[int]] = []
+        sequences: list[list[int]] = []
         for word in words:
             alone, after_space = (
                 list(self.tokenizer(space + word.lstrip(), add_special_tokens=False).input_ids)
@@ -109,8 +109,8 @@ class Vocabulary:
             )
             if not alone:
                 raise ValueError(f"bad_words holds {word!r}, which has no tokens")
-            found += [ids for ids in (alone, after_space) if ids and ids not in found]
-        return found
+            sequences += [ids for ids in (alone, after_space) if ids and ids not in sequences]
+        return sequences
 
 
 class TextStream:
@@ -229,11 +229,11 @@ class StopStrings:
         matches = [
             (self.text.find(stop, max(0, before - len(stop) + 1)), stop) for stop in self._stops
         ]
-        found = [(at, stop) for at, stop in matches if at >= 0]
-        if not found:
+        hits = [(at, stop) for at, stop in matches if at >= 0]
+        if not hits:
             return None
         # The one that completes first ends the text, as if characters arrived one by one.
-        at, self.found = min(found, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
+        at, self.found = min(hits, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
         return at + len(self.found) if self._include else at
 
     @property

@@ -50,8 +50,8 @@ class Translation:
             [bos] if bos is not None and _ids(draft_tokenizer, "a", True)[:1] == [bos] else []
         )
         self.opens_target: int | None = tokenizer.bos_token_id
-        found = (bos, draft_tokenizer.eos_token_id, 0)
-        self.filler = next(int(token) for token in found if token is not None)
+        candidates = (bos, draft_tokenizer.eos_token_id, 0)
+        self.filler = next(int(token) for token in candidates if token is not None)
         self.drops_space = ours.spaced or ours.bytes.get(
             next(iter(_ids(tokenizer, "a", False)), -1), b""
         ).startswith(b" ")
@@ -66,8 +66,8 @@ class Translation:
         """The draft's tokens for a text, none of them special; at the beginning of a text
         (`begins`), a space may be added. Returns token ids, and each token's character range in
         the text."""
-        found = (self._begin if begins else self._go_on).encode(text, add_special_tokens=False)
-        return found.ids, found.offsets
+        encoding = (self._begin if begins else self._go_on).encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
 
 
 @lru_cache(maxsize=2)
@@ -147,11 +147,11 @@ class _Forms:
         if self._is_byte_token(piece):
             return bytes([int(piece[3:5], 16)])
         if self._by_byte:
-            found = None if added else [_BYTE_OF.get(letter) for letter in piece]
+            values = None if added else [_BYTE_OF.get(letter) for letter in piece]
             return (
                 piece.encode()
-                if found is None or None in found
-                else bytes(byte for byte in found if byte is not None)
+                if values is None or None in values
+                else bytes(byte for byte in values if byte is not None)
             )
         if self._suffix_mark and piece.startswith(self._suffix_mark):
             return piece.removeprefix(self._suffix_mark).encode()
@@ -162,9 +162,8 @@ class _Forms:
         return piece.encode(errors="replace")
 
 
-_BYTE_OF = {
-    letter: byte for byte, letter in bytes_to_unicode().items()
-}  # the letters for bytes in byte-level BPE
+# the letters for bytes in byte-level BPE
+_BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}
 
 
 def _parts(step: Any) -> Iterator[dict[str, Any]]:

@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, settings
 import naive_speculate
 from ui.host.process import quick_imports
 
-settings.register_profile(
-    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # a machine may be
+# a machine may be
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 PROGRAMS = (
     "tests/hosting/",

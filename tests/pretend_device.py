@@ -90,9 +90,8 @@ class PretendDevice(TorchDispatchMode):
         super().__init__()
         self.waits: list[str] = []
         self._launched = self._done = 0
-        self._copies: list[
-            tuple[torch.Tensor, torch.Tensor]
-        ] = []  # to the host, not to be read before a wait
+        # to the host, not to be read before a wait
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def wait(self, what: object) -> None:
         """The host waits until the device has done everything."""
@@ -181,9 +180,8 @@ class _Names(TorchFunctionMode):
             {name: _as_meta(each) for name, each in (kwargs or {}).items()},
         )
         pinned = kwargs.pop("pin_memory", False)
-        device = (
-            kwargs.pop("device", None) if func in (torch.tensor, torch.as_tensor) else None
-        )  # meta would drop the numbers
+        # meta would drop the numbers
+        device = kwargs.pop("device", None) if func in (torch.tensor, torch.as_tensor) else None
         generator = kwargs.get("generator")
         if (
             generator

@@ -63,9 +63,8 @@ def test_the_package_comes_first_then_the_cache_and_where_neither_is_one_line_na
 
     monkeypatch.setattr(importlib.metadata, "distribution", distribution)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(
-        "naive_speculate.models.DRAFTERS", tmp_path / "none"
-    )  # the real ones do not fit a tiny target
+    # the real ones do not fit a tiny target
+    monkeypatch.setattr("naive_speculate.models.DRAFTERS", tmp_path / "none")
     monkeypatch.syspath_prepend(tmp_path)
     assert (
         refusal("naive_speculate.__main__", ["generate", "Hi", "--target", "smollm2"])

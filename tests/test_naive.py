@@ -13,7 +13,7 @@ import transformers
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, naive
 from naive_speculate.events import EventKind
 from naive_speculate.models import wrap
-from naive_speculate.naive import Step, speculative_decode
+from naive_speculate.naive import StepTokens, speculative_decode
 from naive_speculate.palette import STYLES
 from naive_speculate.sampling.random_source import SeededRandom
 from naive_speculate.testing import (
@@ -71,7 +71,7 @@ def transformers_pair(name: str) -> tuple[transformers.PreTrainedModel, ModelPai
     )
 
 
-def tokens_of(steps: Sequence[Step]) -> list[int]:
+def tokens_of(steps: Sequence[StepTokens]) -> list[int]:
     return [token for step in steps for token in step.token_ids]
 
 
@@ -167,7 +167,7 @@ def test_a_text_may_take_every_position_of_both_models_and_no_more(shorter):
 
 
 def test_a_step_says_what_happened_to_each_token():
-    rejected = Step([4, 5, 6, 7], 1, [4, 9])
+    rejected = StepTokens([4, 5, 6, 7], 1, [4, 9])
     assert rejected.tokens() == [
         ("accepted", 4),
         ("rejected", 5),
@@ -176,10 +176,10 @@ def test_a_step_says_what_happened_to_each_token():
         ("resampled", 9),
     ]
     assert rejected.num_judged == 2
-    whole = Step([4, 5], 2, [4, 5, 9])
+    whole = StepTokens([4, 5], 2, [4, 5, 9])
     assert whole.tokens() == [("accepted", 4), ("accepted", 5), ("bonus", 9)]
     assert whole.num_judged == 2
-    assert Step([4, 5], 2, [4, 5]).tokens() == [
+    assert StepTokens([4, 5], 2, [4, 5]).tokens() == [
         ("accepted", 4),
         ("accepted", 5),
     ]  # the text ends with the window
@@ -189,7 +189,9 @@ def probs_after(model: ToyModel, tokens: Sequence[int], temperature: float) -> t
     return torch.softmax(model.logits((*TOY_PROMPT, *tokens)) / temperature, -1)
 
 
-def accept_probs(pair: ModelPair, steps: Sequence[Step], temperature: float) -> list[float | None]:
+def accept_probs(
+    pair: ModelPair, steps: Sequence[StepTokens], temperature: float
+) -> list[float | None]:
     """min(1, p(x) / q(x)) for every uniform draw of a run, computed from the models themselves;
     None after a rejection."""
     found: list[float | None] = []
@@ -217,7 +219,7 @@ def enumerate_naive(
     min(1, p / q).
     """
 
-    def run(choices: Sequence[float]) -> tuple[Branches, list[float], list[Step]]:
+    def run(choices: Sequence[float]) -> tuple[Branches, list[float], list[StepTokens]]:
         """The branches of each choice, the choices, and the steps."""
         walk = Branches(choices)
         steps = list(

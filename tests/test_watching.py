@@ -313,7 +313,6 @@ def test_the_settings_are_those_that_transformers_used_given_or_of_the_models_ow
     for option in options.keys() - lengths.keys():
         monkeypatch.setattr(models[0].generation_config, option, options[option])
     found = settings_of(models, **lengths)
-    known = (
-        {"top_k": 50} if name == "no top_k" else expected
-    )  # there None means transformers' default
+    # there None means transformers' default
+    known = {"top_k": 50} if name == "no top_k" else expected
     assert {setting: found[setting] for setting in known} == known

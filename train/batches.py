@@ -110,12 +110,12 @@ def split(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 def read_part(path: Path) -> list[_Kept]:
     """A part's conversations."""
-    part, found, at, top_at = load_file(path), [], 0, 0
+    part, samples, at, top_at = load_file(path), [], 0, 0
     for length, start in zip(part["lengths"].tolist(), part["answer_starts"].tolist(), strict=True):
         num_tops = length - start + 1
         tops = slice(top_at, top_at + num_tops)
         piece = slice(at, at + length)
-        found.append(
+        samples.append(
             _Kept(
                 part["tokens"][piece],
                 part["states"][piece],
@@ -125,7 +125,7 @@ def read_part(path: Path) -> list[_Kept]:
             )
         )
         at, top_at = at + length, top_at + num_tops
-    return found
+    return samples
 
 
 def batches(paths: Sequence[Path], batch_tokens: int, seed: int | None) -> Iterator[Batch]:
@@ -190,13 +190,13 @@ class PartData(Data):
 
     def frequencies(self, vocab_size: int) -> Tensor:
         """The sums of the probabilities that the target gave each token."""
-        found = torch.zeros(vocab_size)
+        counts = torch.zeros(vocab_size)
         for path in split(parts(self.work))[0]:
             part = load_file(path)
-            found.index_add_(
+            counts.index_add_(
                 0, part["top_ids"].flatten().long(), part["top_log_probs"].float().exp().flatten()
             )
-        return found
+        return counts
 
     def prompts(self) -> list[list[int]]:
         return [

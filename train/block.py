@@ -28,7 +28,9 @@ BLOCK_SHARE = 2  # one of so many answer tokens begins a block
 class BlockAttention(Qwen3Attention):  # type: ignore[misc]
     """Attention of blocks over the target's states before them and over themselves."""
 
-    def forward(self, blocks: Tensor, states: Tensor, rotation: KeysValues, seen: Tensor) -> Tensor:
+    def forward(
+        self, blocks: Tensor, states: Tensor, rotation: KeysValues, visible: Tensor
+    ) -> Tensor:
         """Attend.
 
         Args:
@@ -47,7 +49,7 @@ class BlockAttention(Qwen3Attention):  # type: ignore[misc]
         queries = queries * cos[:, :, first:] + rotate_half(queries) * sin[:, :, first:]
         keys, values = keys * cos + rotate_half(keys) * sin, self._heads(self.v_proj(read))
         attended = F.scaled_dot_product_attention(
-            queries, keys.to(values), values, seen, enable_gqa=True
+            queries, keys.to(values), values, visible, enable_gqa=True
         )
         result: Tensor = self.o_proj(attended.transpose(1, 2).flatten(2))
         return result
@@ -67,9 +69,11 @@ class BlockLayer(nn.Module):
         self.input_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.post_attention_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
-    def forward(self, blocks: Tensor, states: Tensor, rotation: KeysValues, seen: Tensor) -> Tensor:
+    def forward(
+        self, blocks: Tensor, states: Tensor, rotation: KeysValues, visible: Tensor
+    ) -> Tensor:
         """The residual stream of the blocks after this layer; see `BlockAttention`."""
-        blocks = blocks + self.self_attn(self.input_layernorm(blocks), states, rotation, seen)
+        blocks = blocks + self.self_attn(self.input_layernorm(blocks), states, rotation, visible)
         result: Tensor = blocks + self.mlp(self.post_attention_layernorm(blocks))
         return result
 
@@ -136,10 +140,12 @@ class BlockModel(ReadsTarget):
         )
         positions = torch.arange(states.shape[1], device=device).expand(len(states), -1)
         before = positions[:, None] < begins[..., None]
-        seen = torch.cat([before, (own == own[:, None]).expand(len(states), -1, -1)], -1)[:, None]
+        visible = torch.cat([before, (own == own[:, None]).expand(len(states), -1, -1)], -1)[
+            :, None
+        ]
         rotation = self.rotary(states, torch.cat([positions, places], 1))
         for layer in self.layers:
-            blocks = layer(blocks, states, rotation, seen)
+            blocks = layer(blocks, states, rotation, visible)
         hidden = self.norm(blocks).unflatten(1, (-1, size))[:, :, -self.num_drafts :]
         total, weights, accepted = hidden.new_zeros(()), 0.0, []
         for step in range(self.num_drafts):
@@ -169,6 +175,5 @@ class BlockModel(ReadsTarget):
         indices = torch.where(
             within[..., None] + steps < counts[:, None, None], chosen[..., None] + steps, -1
         )
-        return batch.positions[
-            chosen
-        ] + 1, indices  # at position i the batch has the prediction of token i + 2
+        # at position i the batch has the prediction of token i + 2
+        return batch.positions[chosen] + 1, indices

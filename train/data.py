@@ -35,9 +35,8 @@ from train.progress import Progress
 
 PART_SIZE = 64
 LIKELIEST = 64  # next tokens kept per position; the rest of the distribution counts as one token
-ROW_TOKENS = (
-    16_384  # cached tokens of all rows together: long conversations run in narrower batches
-)
+# cached tokens of all rows together: long conversations run in narrower batches
+ROW_TOKENS = 16_384
 MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
 BEGINNING = 32  # tokens of a passage that a base target continues
 GIVEN_BATCH_TOKENS = 2_048
@@ -72,9 +71,8 @@ class Conversation:
     """Tokens of one conversation while the target writes it."""
 
     tokens: list[int]  # all tokens known so far: given ones and sampled ones
-    answer_start: (
-        int | None
-    )  # index of the answer's first token; None while the user turn is being written
+    # index of the answer's first token; None while the user turn is being written
+    answer_start: int | None
     limit: int  # length at which the turn or the answer being written ends
     temperature: float  # of the answer; 0 is greedy
     # the target's hidden states at the tokens fed so far, float16 `[len(layers) * hidden_size]`
@@ -192,13 +190,13 @@ def open_work(work: Path, source: Source) -> None:
             partial.write_text(json.dumps(source._asdict(), indent=1) + "\n", encoding="utf-8")
         return
     try:
-        found = dict(json.loads(path.read_text(encoding="utf-8")))
+        recorded = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from None
-    for name, wanted in source._asdict().items():
-        if name != "target" and found.get(name) != wanted:
+    for name, value in source._asdict().items():
+        if name != "target" and recorded.get(name) != value:
             raise ValueError(
-                f"--work {work}: its data has {name} {found.get(name)}, the target has {wanted}"
+                f"--work {work}: its data has {name} {recorded.get(name)}, the target has {value}"
             )
 
 
@@ -400,13 +398,13 @@ def score(
     query = torch.tensor([row + [0] * (width - len(row)) for row in rows])
     cache = target.new_cache(len(rows))
     logits, states = target.forward(query, cache.rows(range(len(rows))), layers=layers)
-    found = []
+    scored = []
     for index, ((prompt, _), tokens) in enumerate(zip(batch, rows, strict=True)):
         log_probs, ids = (part.cpu() for part in likeliest(logits[index, : len(tokens)]))
         tops = list(zip(ids.to(torch.int32), log_probs.half(), strict=True))
         kept = list(states[index, : len(tokens)].half().cpu())
-        found.append(Conversation(tokens, len(prompt), len(tokens), 0.0, kept, tops))
-    return found
+        scored.append(Conversation(tokens, len(prompt), len(tokens), 0.0, kept, tops))
+    return scored
 
 
 def _text_of(path: Path) -> str:
@@ -421,13 +419,13 @@ def _text_of(path: Path) -> str:
 def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]:
     """Conversations of a JSON-lines file with `prompt` and `answer` token ids; `.xz` files are
     unpacked. Empty lines are skipped."""
-    found = []
+    pairs = []
     for number, line in enumerate(io.StringIO(_text_of(path)), 1):
         if not line.strip():
             continue
         try:
-            given = json.loads(line)
-            prompt, answer = list(map(int, given["prompt"])), list(map(int, given["answer"]))
+            record = json.loads(line)
+            prompt, answer = list(map(int, record["prompt"])), list(map(int, record["answer"]))
         except (ValueError, KeyError, TypeError, OverflowError):
             raise ValueError(
                 f"--given {path}: line {number} has no token ids in prompt and answer"
@@ -438,8 +436,8 @@ def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]
                 f" {vocab_size}"
             )
         if len(prompt) > 1 and len(answer) > 1:
-            found.append((prompt, answer))
-    return found
+            pairs.append((prompt, answer))
+    return pairs
 
 
 def read_passages(
@@ -447,7 +445,7 @@ def read_passages(
 ) -> list[list[int]]:
     """Up to `count` passages of `MAX_PASSAGE` tokens at most, from random places of text files
     (`.xz` files are unpacked)."""
-    chooser, found = random.Random(seed), []
+    chooser, passages = random.Random(seed), []
     for path in paths:
         text = _text_of(path)
         for _ in range(count // len(paths)):
@@ -457,8 +455,8 @@ def read_passages(
             passage = text[start : text.find(".", end) + 1].replace("<|endoftext|>", "").strip()
             ids = tokenizer(passage, add_special_tokens=False).input_ids[:MAX_PASSAGE]
             if len(ids) > 40:
-                found.append(list(ids))
-    return found
+                passages.append(list(ids))
+    return passages
 
 
 def collect(
@@ -498,18 +496,18 @@ def collect(
 
 
 def _score_given(
-    pair: ModelPair, source: Source, work: Path, found: list[Any], progress: Progress
+    pair: ModelPair, source: Source, work: Path, pairs: list[Any], progress: Progress
 ) -> None:
     """Score given conversations, in parts of similar lengths; those of earlier runs are skipped."""
-    lengths = [len(prompt) + len(answer) for prompt, answer in found]
-    order = sorted(range(len(found)), key=lengths.__getitem__)
+    lengths = [len(prompt) + len(answer) for prompt, answer in pairs]
+    order = sorted(range(len(pairs)), key=lengths.__getitem__)
     chunks = [order[at : at + PART_SIZE] for at in range(0, len(order), PART_SIZE)]
     random.Random(0).shuffle(chunks)
     for chunk in chunks[len(parts(work)) :]:
         size, rows = max(1, GIVEN_BATCH_TOKENS // lengths[chunk[-1]]), list[Conversation]()
         for at in range(0, len(chunk), size):
             rows += score(
-                pair.target, source.layers, [found[index] for index in chunk[at : at + size]]
+                pair.target, source.layers, [pairs[index] for index in chunk[at : at + size]]
             )
             progress.add(sum(row.num_answer_tokens for row in rows[at:]))
         write_part(work, rows)

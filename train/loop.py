@@ -127,7 +127,7 @@ class Training:
             weight += len(batch.rows)
         mean = torch.stack(shares).sum(0) / weight
         promised = 1 + mean.cumprod(0).sum(0)
-        found = {
+        figures = {
             "updates": self.updates,
             "answer_tokens": self.tokens,
             "minutes": round(self.seconds / 60, 1),
@@ -137,10 +137,10 @@ class Training:
             "sampled_tokens_per_step": round(promised[0].item(), 3),
             "greedy_tokens_per_step": round(promised[1].item(), 3),
         }
-        print(f"{self.name}: held out: {found}", flush=True)
+        print(f"{self.name}: held out: {figures}", flush=True)
         with (self.work / f"{self.name}.csv").open("a", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerow(found.values())
-        return found
+            csv.writer(file).writerow(figures.values())
+        return figures
 
     def save(self) -> None:
         """Write the checkpoint, whole or not at all."""
@@ -181,11 +181,11 @@ class Training:
                 f"{self.path} was written by an earlier version; remove it to train from the"
                 " beginning"
             )
-        for name, wanted in self.settings.items():
-            if state["settings"].get(name) != wanted:
+        for name, value in self.settings.items():
+            if state["settings"].get(name) != value:
                 raise ValueError(
                     f"{self.path} was trained with {name} {state['settings'].get(name)}, not"
-                    f" {wanted}"
+                    f" {value}"
                 )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -52,7 +52,8 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters |= {
-    name: getattr(labels, name) for name in ("visible", "number", "percent", "count", "to_json")
+    name: getattr(labels, name)
+    for name in ("visible", "number", "percent", "count", "to_json", "token")
 }
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
@@ -182,14 +183,14 @@ _TEMPLATES.globals |= {"languages": LANGUAGES, "scripts_folder": folder}
 
 def modules_for(entries: Iterable[str]) -> dict[str, str]:
     """The text of these scripts and of all scripts that they import, by name."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     waiting = list(entries)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found[name] = MODULES[f"{name}.js"].read_text(encoding="utf-8")
-            waiting += [match[2] for match in IMPORT.finditer(found[name])]
-    return found
+        if name not in texts:
+            texts[name] = MODULES[f"{name}.js"].read_text(encoding="utf-8")
+            waiting += [match[2] for match in IMPORT.finditer(texts[name])]
+    return texts
 
 
 def styles() -> str:

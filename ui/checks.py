@@ -20,14 +20,14 @@ _WORDS = {
 
 def first_problem(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
     """The first problem that pydantic found; `names` replace the names of some fields."""
-    found = error.errors(include_url=False)[0]
-    field = str(found["loc"][0])
+    problem = error.errors(include_url=False)[0]
+    field = str(problem["loc"][0])
     if field in RANGES:
-        return out_of_range((names or {}).get(field, field), RANGES[field], found["input"])
-    message = found["msg"].split(", unable to parse")[0]
+        return out_of_range((names or {}).get(field, field), RANGES[field], problem["input"])
+    message = problem["msg"].split(", unable to parse")[0]
     for old, new in _WORDS.items():
         message = message.replace(old, new)
-    return f"{(names or {}).get(field, field)} {message}, {_given(found['input'])}"
+    return f"{(names or {}).get(field, field)} {message}, {_given(problem['input'])}"
 
 
 def out_of_range(name: str, allowed: str, value: object) -> str:
@@ -49,6 +49,6 @@ def in_labels(problem: object, labels: Mapping[str, str]) -> str:
     """The problem, with the page's labels instead of parameter names. A name without an
     underscore may also be a word of the sentence, so it is replaced at the beginning only. The
     value after "got" is the user's and stays."""
-    said, got, given = str(problem).partition(", got ")
+    said, got, value = str(problem).partition(", got ")
     names = "|".join(name if "_" in name else f"^{name}\\b" for name in labels)
-    return re.sub(names, lambda found: labels[found[0]], said) + got + given
+    return re.sub(names, lambda match: labels[match[0]], said) + got + value

@@ -12,7 +12,9 @@ import math
 from typing import Any
 
 import orjson
+from markupsafe import Markup
 
+from naive_speculate.events.spans import Span, to_markup
 from naive_speculate.text import MAX_LABEL
 from naive_speculate.text import visible as visible
 
@@ -22,9 +24,13 @@ LEAST = 1e-4  # smaller probabilities are shown as "under 0.0001"
 
 def label(text: str | None, limit: int = MAX_LABEL) -> str:
     """The text as one Plotly label or piece of HTML."""
-    return html.escape(visible(text, limit)).replace(
-        "&quot;", "&#34;"
-    )  # Plotly does not know the name of this entity
+    # Plotly does not know the name of this entity
+    return html.escape(visible(text, limit)).replace("&quot;", "&#34;")
+
+
+def token(text: str | None, kind: str, *, chip: bool = False) -> Markup:
+    """A token as the stage shows it, with visible signs for invisible characters."""
+    return Markup(to_markup(Span(kind, visible(text)), chip=chip))
 
 
 def end_of(text: str, characters: int = CONTEXT) -> str:

@@ -1,14 +1,15 @@
 """The page: its tabs, its server, and what happens when a visitor opens or leaves it."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
 from starlette.routing import BaseRoute
 
-from naive_speculate.events import TOKEN_KINDS, Event, EventKind
+from naive_speculate.events import Event
+from naive_speculate.events.spans import spans, to_markup
 from ui.assets import (
     PREVIEW,
     component,
@@ -108,13 +109,13 @@ def _check_link(event: gr.EventData) -> None:
     """Warn if a link names an unknown lesson, room or tab. Scripts open them: `page.js`,
     `learn.js` and `rooms.js`."""
     query = linked(event)
-    found = {
+    exists = {
         "lesson": lesson_in(query),
         "room": query.get("room") in ROOMS,
         "tab": query.get("tab") in TABS,
     }
-    for name in found:
-        if query.get(name) and not found[name]:
+    for name in exists:
+        if query.get(name) and not exists[name]:
             warn(f"the link names {name} {query[name]!r:.80}, which does not exist")
 
 
@@ -167,20 +168,7 @@ def first_view(tagline: str, events: Iterable[Event]) -> str:
         elsewhere=" ".join(ELSEWHERE),
         styles=Markup(variables() + sheets("tokens", "first_paint")),
         tagline=tagline,
-        tokens=_tokens(events),
+        tokens=Markup("".join(map(to_markup, spans(events)))),
         folder=folder(),
         scripts=sorted(modules_for(FIRST_NEEDED)),
     )
-
-
-def _tokens(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
-    """Kind and text of each token; of a draft token, its verdict."""
-    tokens: dict[tuple[int | None, int | None, bool], Event] = {}
-    for event in events:
-        if event.kind == EventKind.STARTED:
-            yield "prompt", event.prompt or "".join(event.prompt_texts or [])
-        elif event.kind in TOKEN_KINDS:
-            by_target = event.kind in (EventKind.RESAMPLED, EventKind.BONUS)
-            tokens[event.step, event.index, by_target] = event
-    for event in tokens.values():
-        yield event.kind.value, event.text or ""

@@ -57,7 +57,7 @@ def record_run(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
         yield number + 1, HEATS
     fastest = min(traces, key=lambda trace: trace[-1].time)
     if measured:
-        fastest[-1].speedup = min(measured, key=lambda found: found.high / found.low)
+        fastest[-1].speedup = min(measured, key=lambda speedup: speedup.high / speedup.low)
     fastest.save(folder / SPECULATIVE.name)
     slow = min(plain, key=lambda events: events[-1].time)
     Trace(event for event in slow if event.kind in (EventKind.STARTED, *OUTPUT_KINDS)).save(
@@ -90,15 +90,19 @@ def record_learn(
     lessons = LESSONS if lessons is None else lessons
     settings = Settings(prompt=prompts_for(_target(catalog))[0], seed=1)
     file = folder / LESSONS_FILE
-    found: dict[str, Data] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    lessons_so_far: dict[str, Data] = (
+        json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    )
     yield 0, len(lessons)
     for done, lesson in enumerate(lessons, start=1):
         *_, last = lesson.measure(Trial(catalog, settings))
         if last.data is None:
             raise ValueError(f"lesson {lesson.number} found nothing to show: {last.status}")
-        found[str(lesson.number)] = rounded(last.data)
+        lessons_so_far[str(lesson.number)] = rounded(last.data)
         text = json.dumps(
-            dict(sorted(found.items(), key=lambda item: int(item[0]))), ensure_ascii=False, indent=1
+            dict(sorted(lessons_so_far.items(), key=lambda item: int(item[0]))),
+            ensure_ascii=False,
+            indent=1,
         )
         file.write_text(text + "\n", encoding="utf-8")
         yield done, len(lessons)

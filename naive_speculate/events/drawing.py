@@ -60,8 +60,10 @@ LAYOUTS = {
     "medium": Layout(990, 196, 138, 82, 18, 14, 20, 28, 64, 54, 84),
     "small": Layout(700, 160, 122, 66, 16, 13, 17, 20, 46, 46, 70),
     "narrow": Layout(366, 0, 0, 66, 15, 13, 15, 18, 30, 60, 66),
+    "lesson": Layout(520, 0, 0, 66, 17, 13, 17, 18, 26, 60, 44),
 }
-"""By name: for a desktop, a projector, a projector in lecture mode (enlarged), a phone."""
+"""By name: for a desktop, a projector, a projector in lecture mode (enlarged), a phone, a lesson
+next to its text."""
 LAYOUTS["slide"] = replace(LAYOUTS["medium"], least=116)
 
 
@@ -89,7 +91,7 @@ def step_svg(
     started = next((event for event in own if event.kind == EventKind.STARTED), None)
     end = next((e for e in own if e.kind == EventKind.STEP and e.step == step), None)
     drawing = _Drawing(LAYOUTS[layout], paint or _on_white, _columns(tokens, end))
-    drawing.draw(*_texts(own, started, step))
+    drawing.fill(*_texts(own, started, step))
     if paint is None:
         drawing.caption(_caption(own, started, step))
     return drawing.svg(step, ground=paint is None)
@@ -168,8 +170,8 @@ class _Drawing:
 
     def __init__(self, layout: Layout, paint: Paint, columns: list[_Column]) -> None:
         self.layout, self.paint, self.columns = layout, paint, columns
-        room = layout.width - layout.left - layout.right
-        self.column = min(max(layout.least, room / len(columns)), room / 4)
+        inner = layout.width - layout.left - layout.right
+        self.column = min(max(layout.least, inner / len(columns)), inner / 4)
         self.width = max(layout.width, layout.left + self.column * len(columns) + layout.right)
         siblings = max(len(column.siblings) for column in columns)
         self.slot = layout.chip * 1.35
@@ -186,7 +188,7 @@ class _Drawing:
         self.height = self.gains + layout.height + label * (4.6 if self.narrow else 1.9)
         self.parts: list[str] = []
 
-    def draw(self, prompt: str, before: str, new: str) -> None:
+    def fill(self, prompt: str, before: str, new: str) -> None:
         """Everything but the caption, in the order in which it appears."""
         self._text_line(prompt, before, new)
         self._machines()
@@ -217,8 +219,8 @@ class _Drawing:
     def _text_line(self, prompt: str, before: str, new: str) -> None:
         """The text so far with the cursor, without and with what the step adds."""
         size = self.layout.text
-        room = int((self.width - (4 if self.narrow else 48)) / size / 0.53)
-        most = max(8, room - len(new))
+        letters = int((self.width - (4 if self.narrow else 48)) / size / 0.53)
+        most = max(8, letters - len(new))
         if len(prompt) + len(before) > most:
             prompt = "" if len(before) >= most else "…" + prompt[len(prompt) + len(before) - most :]
             before = before if len(before) < most else "…" + before[len(before) - most :]
@@ -264,14 +266,12 @@ class _Drawing:
                 f' height="{side:g}" rx="{side / 8:g}" {fill}/>'
             )
             at, y = (side + 8, top + side * 0.75) if self.narrow else (10, top + side / 2 - 1)
-            self._words(at, y, name, size=label * 1.1, color=color, weight=700)
-            beside = at + label * 5.2 if self.narrow else at
-            self._words(
-                beside,
-                y + (0 if self.narrow else label * 1.1),
-                cost,
-                size=label * 0.87,
-                color="muted",
+            # one line of text, so that no name can be too long for it, whatever its language
+            below = f'dx="{label * 0.6:g}"' if self.narrow else f'x="{at}" dy="{label * 1.1:g}"'
+            self.parts.append(
+                f'<text x="{at}" y="{y:g}"><tspan font-size="{label * 1.1:g}" font-weight="700"'
+                f' fill="{self.paint(color)}">{name}</tspan><tspan {below}'
+                f' font-size="{label * 0.87:g}" fill="{self.paint("muted")}">{cost}</tspan></text>'
             )
         if not self.narrow:
             if drafts:
@@ -605,15 +605,15 @@ def _width(text: str) -> float:
     return sum(1.0 if east_asian_width(letter) in "WF" else 0.66 for letter in text)
 
 
-def _fit(text: str, room: float, size: float) -> tuple[str, float]:
+def _fit(text: str, width: float, size: float) -> tuple[str, float]:
     """The text and its size for a width: smaller type, and if that is not enough, fewer
     letters before a mark at its end."""
-    size = max(size * 0.75, min(size, room / max(1.0, _width(text))))
-    if size * _width(text) <= room * 1.01:
+    size = max(size * 0.75, min(size, width / max(1.0, _width(text))))
+    if size * _width(text) <= width * 1.01:
         return text, size
     mark = text[-2:] if len(text) > 2 and text[-2] == " " else ""
     end = len(text) - len(mark)
-    while end > 1 and size * _width(text[:end] + "…" + mark) > room:
+    while end > 1 and size * _width(text[:end] + "…" + mark) > width:
         end -= 1
     return f"{text[:end]}…{mark}", size
 

@@ -29,11 +29,8 @@ class EventKind(StrEnum):
     FINISHED = "finished"
 
 
-TOKEN_KINDS = frozenset(EventKind) - {
-    EventKind.STARTED,
-    EventKind.STEP,
-    EventKind.FINISHED,
-}  # kinds that concern one token
+# kinds that concern one token
+TOKEN_KINDS = frozenset(EventKind) - {EventKind.STARTED, EventKind.STEP, EventKind.FINISHED}
 
 OUTPUT_KINDS = frozenset({EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS})
 """Kinds whose joined `text` is the generated text, and whose `token_id` are the generated
@@ -120,9 +117,8 @@ class TreeNode:
 
     token_id: int
     text: str
-    parent: Annotated[
-        int, Field(ge=-1)
-    ]  # its parent's index in the tree, lower than its own; -1 for the text
+    # its parent's index in the tree, lower than its own; -1 for the text
+    parent: Annotated[int, Field(ge=-1)]
     kind: Literal["accepted", "rejected", "discarded"]  # discarded: not judged
     # draft_prob, target_prob, accept_prob, uniform: as of an event; `draft_prob` counts earlier
     # siblings in, `accept_prob` not
@@ -262,8 +258,8 @@ class Event:
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without fields that are None and without those named."""
-        found = _EVENT.dump_python(self, mode="json", exclude=set(without), warnings=False)
-        return {name: value for name, value in found.items() if value is not None}
+        values = _EVENT.dump_python(self, mode="json", exclude=set(without), warnings=False)
+        return {name: value for name, value in values.items() if value is not None}
 
 
 _EVENT, _LOGPROBS = TypeAdapter(Event), TypeAdapter(list[dict[int, Logprob] | None])

@@ -79,9 +79,8 @@ def expected_acceptance(events: Iterable[Event]) -> ExpectedAcceptance | None:
         elif event.kind == EventKind.STEP:
             accepted = event.num_accepted or 0
             judged = drafted.pop(event.row, [])[: accepted + 1]
-            known = [
-                min(1.0, max(0.0, alpha)) for alpha in judged if alpha is not None
-            ]  # a loaded trace may hold any number
+            # a loaded trace may hold any number
+            known = [min(1.0, max(0.0, alpha)) for alpha in judged if alpha is not None]
             if len(known) < min(event.num_draft or 0, accepted + 1):
                 return None
             alphas.append(known)

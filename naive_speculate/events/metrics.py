@@ -23,14 +23,12 @@ class Metrics:
     num_spec_steps: int = 0  # steps (target forwards after the prefill), plain ones included
     num_draft_tokens: int = 0  # of a tree all nodes
     num_accepted_draft_tokens: int = 0
-    num_rejected_draft_tokens: int = (
-        0  # rejected draft tokens; those after them are discarded unjudged
-    )
+    # rejected draft tokens; those after them are discarded unjudged
+    num_rejected_draft_tokens: int = 0
     draft_acceptance_rate: float | None = None  # accepted ÷ drafted; None where nothing was drafted
     mean_acceptance_length: float | None = None  # mean tokens per step, the last token included
-    acceptance_histogram: list[int] = field(
-        default_factory=list
-    )  # number of steps with 0, 1, 2 … accepted draft tokens
+    # number of steps with 0, 1, 2 … accepted draft tokens
+    acceptance_histogram: list[int] = field(default_factory=list)
     alpha: float | None = (
         # accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was
         # judged
@@ -47,16 +45,14 @@ class Metrics:
     # distribution, and if it is the most probable. Empty where they are unknown, as for copies
     sampled_acceptance_per_position: list[float] = field(default_factory=list)
     argmax_acceptance_per_position: list[float] = field(default_factory=list)
-    tokens_per_second: float | None = (
-        None  # output tokens ÷ seconds from the run's start to its last step
-    )
+    # output tokens ÷ seconds from the run's start to its last step
+    tokens_per_second: float | None = None
     # draft_seconds, verify_seconds, total_seconds: sums over the steps
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     total_seconds: float = 0.0
-    time_to_first_token: float | None = (
-        None  # seconds from the run's start to the end of the step that gave the first token
-    )
+    # seconds from the run's start to the end of the step that gave the first token
+    time_to_first_token: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
@@ -70,9 +66,8 @@ class Summary:
         self._counts = Metrics()
         self._last_time = 0.0
         self._accepted_whole: list[int] = []  # by length, the fully accepted windows
-        self._rates: dict[
-            int, tuple[float, float, int]
-        ] = {}  # by index: sums of both acceptance rates, and their number
+        # by index: sums of both acceptance rates, and their number
+        self._rates: dict[int, tuple[float, float, int]] = {}
 
     def add(self, event: Event) -> None:
         """Add the run's next event."""

@@ -25,23 +25,18 @@ class Outcome:
     # fields of the token events, by name: a value per draft token, and of the target's fields one
     # more, for the next token
     values: dict[str, list[Any]] = field(default_factory=dict)
-    residual_top: TopTokens | None = (
-        None  # the most probable tokens of the residual distribution, after a rejection
-    )
-    logprobs: list[dict[int, Logprob]] | None = (
-        None  # raw log-probabilities at each accepted draft and the next token
-    )
-    copied_from: int | None = (
-        None  # the position, in prompt and output, that the first draft was copied from
-    )
-    others: dict[str, int] | None = (
-        None  # how many drafts each other strategy would have accepted, by its name
-    )
+    # the most probable tokens of the residual distribution, after a rejection
+    residual_top: TopTokens | None = None
+    # raw log-probabilities at each accepted draft and the next token
+    logprobs: list[dict[int, Logprob]] | None = None
+    # the position, in prompt and output, that the first draft was copied from
+    copied_from: int | None = None
+    # how many drafts each other strategy would have accepted, by its name
+    others: dict[str, int] | None = None
     # for each draft, how far typical acceptance's output distribution is from the target's
     typical_distances: list[float] | None = None
-    tree: list[TreeNode] | None = (
-        None  # all nodes of a draft tree; the draft tokens are then one path through it
-    )
+    # all nodes of a draft tree; the draft tokens are then one path through it
+    tree: list[TreeNode] | None = None
 
     @property
     def token_ids(self) -> list[int]:
@@ -57,9 +52,8 @@ class StepRecord:
     number: int  # the step's number, from 0
     ended_at: float  # when it was over, in seconds of `time.perf_counter`
     outcome: Outcome
-    texts: list[
-        str
-    ]  # what each token adds to the text, up to the sequence's end; one per committed token
+    # what each token adds to the text, up to the sequence's end; one per committed token
+    texts: list[str]
     draft_texts: list[str]  # what each draft would add, accepted or not
     finish_reason: FinishReason | None  # why the sequence ends with this step; None if it goes on
     text_end: int | None  # where a stop string ends the whole text; None where none does

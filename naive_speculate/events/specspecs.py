@@ -126,14 +126,14 @@ def _verdicts(
     drafts: list[int], accepted: int, emitted: int | None
 ) -> list[tuple[EventKind, int, int]]:
     """What happened to each draft token, and the target's own token."""
-    found = [(EventKind.ACCEPTED, index, drafts[index]) for index in range(accepted)]
+    verdicts = [(EventKind.ACCEPTED, index, drafts[index]) for index in range(accepted)]
     for index in range(accepted, len(drafts)):
         kind = EventKind.REJECTED if index == accepted else EventKind.DISCARDED
-        found.append((kind, index, drafts[index]))
+        verdicts.append((kind, index, drafts[index]))
     if emitted is not None:
         kind = EventKind.BONUS if accepted == len(drafts) else EventKind.RESAMPLED
-        found.append((kind, accepted, emitted))
-    return found
+        verdicts.append((kind, accepted, emitted))
+    return verdicts
 
 
 def _text(token: int) -> str:

@@ -21,7 +21,7 @@ _STRETCHES = 8  # most parts of a run that are compared; more of them hold too f
 
 
 @dataclass(frozen=True)
-class _Step:
+class _TimedStep:
     drafts: int
     tokens: int
     seconds: float
@@ -96,11 +96,11 @@ def draft_seconds(events: Iterable[Event]) -> float:
     return fmean(typical(times)) if times else 0.0
 
 
-def _steps(trace: Iterable[Event]) -> list[_Step]:
+def _steps(trace: Iterable[Event]) -> list[_TimedStep]:
     """The steps after the first, each timed from the end of the previous one."""
     events = [event for event in trace if event.kind == EventKind.STEP]
     return [
-        _Step(
+        _TimedStep(
             drafts=step.num_draft or 0,
             tokens=(step.num_accepted or 0) + 1,
             seconds=step.time - before.time,
@@ -111,17 +111,17 @@ def _steps(trace: Iterable[Event]) -> list[_Step]:
     ]
 
 
-def _typical(steps: Sequence[_Step], what: Callable[[_Step], float]) -> float:
+def _typical(steps: Sequence[_TimedStep], what: Callable[[_TimedStep], float]) -> float:
     """The mean of a step's quantity, without disturbance."""
     return fmean(typical([(one.drafts, what(one)) for one in steps]))
 
 
-def _seconds_per_token(steps: Sequence[_Step]) -> float:
+def _seconds_per_token(steps: Sequence[_TimedStep]) -> float:
     return _typical(steps, lambda one: one.seconds) / fmean(one.tokens for one in steps)
 
 
 def _with_interval(
-    value: float, slow: Sequence[Sequence[_Step]], fast: Sequence[Sequence[_Step]]
+    value: float, slow: Sequence[Sequence[_TimedStep]], fast: Sequence[Sequence[_TimedStep]]
 ) -> Estimate:
     """The speedup with its interval. A drafted run's stretches are paired with those of the plain
     runs before and after it in turn, so that a machine that grew slower widens the interval."""
@@ -134,7 +134,7 @@ def _with_interval(
     return Estimate(value, value * (low or mean) / mean, value * (high or mean) / mean)
 
 
-def _stretches(steps: Sequence[_Step], count: int) -> list[float]:
+def _stretches(steps: Sequence[_TimedStep], count: int) -> list[float]:
     """Seconds per token of so many parts of a run, of equally many steps."""
     edges = [len(steps) * number // count for number in range(count + 1)]
     return [_seconds_per_token(steps[first:end]) for first, end in pairwise(edges)]

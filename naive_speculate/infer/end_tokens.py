@@ -6,11 +6,8 @@ from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-_INNER = (
-    "text_config",
-    "decoder",
-    "generator",
-)  # fields of a composite model's configuration that hold its language model's
+# fields of a composite model's configuration that hold its language model's
+_INNER = "text_config", "decoder", "generator"
 _log = logging.getLogger(__name__)
 
 
@@ -36,10 +33,10 @@ def end_tokens(generation_config: Any, config: Any, name: str) -> tuple[int, ...
     of_config = _first([config, *(_value(config, key) for key in _INNER)])
     if generation_config is None:
         return _as_ids(of_config, name)
-    found = _as_ids(_value(generation_config, "eos_token_id"), name)
-    if not found and of_config is not None:
+    ids = _as_ids(_value(generation_config, "eos_token_id"), name)
+    if not ids and of_config is not None:
         _warn_once(name, str(of_config))
-    return found
+    return ids
 
 
 @lru_cache
@@ -52,18 +49,18 @@ def _warn_once(name: str, ids: str) -> None:
 
 
 def _first(configs: Sequence[Any]) -> Any:
-    found = (_value(config, "eos_token_id") for config in configs if config is not None)
-    return next((ids for ids in found if ids is not None), None)
+    each = (_value(config, "eos_token_id") for config in configs if config is not None)
+    return next((ids for ids in each if ids is not None), None)
 
 
 def _value(config: Any, key: str) -> Any:
     return config.get(key) if isinstance(config, Mapping) else getattr(config, key, None)
 
 
-def _as_ids(given: Any, name: str) -> tuple[int, ...]:
-    ids = () if given is None else given if isinstance(given, (list, tuple)) else (given,)
+def _as_ids(value: Any, name: str) -> tuple[int, ...]:
+    ids = () if value is None else value if isinstance(value, (list, tuple)) else (value,)
     for token in ids:
         whole = isinstance(token, Integral) or (isinstance(token, float) and token.is_integer())
         if not whole or isinstance(token, bool):
-            raise ValueError(f"eos_token_id of {name} must be token ids, got {given!r:.80}")
+            raise ValueError(f"eos_token_id of {name} must be token ids, got {value!r:.80}")
     return tuple(dict.fromkeys(int(token) for token in ids))

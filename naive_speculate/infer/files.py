@@ -19,9 +19,8 @@ _TOKENIZER, _TEMPLATE, _INDEX = (
     "chat_template.jinja",
     "model.safetensors.index.json",
 )
-_NO_MEMORY = re.compile(
-    "[Cc]annot allocate memory|can't allocate memory|bad_alloc"
-)  # of mmap, torch and ONNX Runtime
+# of mmap, torch and ONNX Runtime
+_NO_MEMORY = re.compile("[Cc]annot allocate memory|can't allocate memory|bad_alloc")
 _SETTINGS = (
     "config.json",
     "generation_config.json",
@@ -46,14 +45,14 @@ def model_file(name: str, file: str, fetch: bool = True) -> Path | None:
     None if there is none."""
     if is_path(name):
         return path if (path := Path(name).expanduser() / file).is_file() else None
-    found = cached_file(
+    cached = cached_file(
         name, file, local_files_only=not fetch, _raise_exceptions_for_missing_entries=False
     )
-    return None if found is None else Path(os.fspath(found))
+    return None if cached is None else Path(os.fspath(cached))
 
 
 def tensor_files(
-    name: str, wanted: Callable[[str], object] = bool, fetch: bool = True
+    name: str, is_needed: Callable[[str], object] = bool, fetch: bool = True
 ) -> list[Path]:
     """The safetensors files of a local folder or a Hub repository; of several, those with a
     tensor whose name is wanted. Without `fetch`, only the cache of the Hub is read. Raises
@@ -67,7 +66,7 @@ def tensor_files(
         )
         raise ValueError(f"it has no model.safetensors{pickled}")
     files = []
-    for shard in sorted({file for tensor, file in _shards(index).items() if wanted(tensor)}):
+    for shard in sorted({file for tensor, file in _shards(index).items() if is_needed(tensor)}):
         if (path := model_file(name, shard, fetch)) is None:
             raise ValueError(f"it has no {shard}, which {index.name} names")
         files.append(path)
@@ -77,8 +76,8 @@ def tensor_files(
 def _shards(index: Path) -> dict[str, str]:
     """The file of each tensor, from an index of several files; a `ValueError` if the index is
     damaged."""
-    found: Any = json.loads(index.read_text(encoding="utf-8"))
-    shards = found.get("weight_map") if isinstance(found, dict) else None
+    content: Any = json.loads(index.read_text(encoding="utf-8"))
+    shards = content.get("weight_map") if isinstance(content, dict) else None
     if (
         not isinstance(shards, dict)
         or not shards
@@ -135,9 +134,8 @@ def load_error(
         return ValueError(f"{argument}={name!r} does not fit in memory: {reason}")
     if not is_gguf(name):
         if not isinstance(error, (OSError, ValueError, ImportError, RuntimeError, SafetensorError)):
-            shown = (
-                repr(error) if isinstance(error, KeyError) else reason
-            )  # transformers looks values up
+            # transformers looks values up
+            shown = repr(error) if isinstance(error, KeyError) else reason
             reason = f"a value in its {files} is wrong ({shown})"
         elif "custom code" in reason:
             reason = "it needs code of its own, which is not run"

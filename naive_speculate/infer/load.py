@@ -109,10 +109,10 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
         raise ValueError(
             f"transformers has no causal language model of model_type {config.model_type!r}"
         )
-    wanted = dtype_of(dtype, device, getattr(config, "dtype", None))
+    chosen = dtype_of(dtype, device, getattr(config, "dtype", None))
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         name,
-        dtype=wanted,
+        dtype=chosen,
         trust_remote_code=False,
         use_safetensors=True,
         device_map=device_map,
@@ -126,7 +126,7 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
             torch.float16,
             torch.bfloat16,
         ):  # of FP8 weights, dequantised to the files' dtype
-            parameter.data = parameter.data.to(wanted)
+            parameter.data = parameter.data.to(chosen)
     if (
         device_map is not None
     ):  # its layers are placed already, and only transformers' own forward moves between devices
@@ -184,11 +184,11 @@ def device_of(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
+        place = torch.device(device)
+        torch.empty(0, device=place)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={device!r} is not available: {one_line(error)}") from None
-    return found
+    return place
 
 
 def dtype_of(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
@@ -197,13 +197,13 @@ def dtype_of(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
         if device.type == "cpu":
             return torch.float32
         return stored if isinstance(stored, torch.dtype) else torch.bfloat16
-    found = getattr(torch, dtype, None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    named = getattr(torch, dtype, None)
+    if not isinstance(named, torch.dtype) or not named.is_floating_point:
         raise ValueError(
             "dtype must be 'auto' or a floating-point type such as 'float32' or 'bfloat16', got"
             f" {dtype!r}"
         )
-    return found
+    return named
 
 
 def check_complete(report: Mapping[str, Any]) -> None:
@@ -227,8 +227,8 @@ def check_complete(report: Mapping[str, Any]) -> None:
             + (f" and {len(missing) - 1} more" if missing[1:] else "")
         )
     if misshapen:
-        name, stored, wanted = misshapen[0]
-        raise ValueError(f"{name} is {list(stored)}, its configuration requires {list(wanted)}")
+        name, stored, expected = misshapen[0]
+        raise ValueError(f"{name} is {list(stored)}, its configuration requires {list(expected)}")
 
 
 def _read_stored(folder: Path, options: LoadOptions) -> StoredLlama | None:

@@ -179,8 +179,8 @@ class RecurrentLanguageModel(TransformersLanguageModel):
             self._together = False
             _, alone, _ = self._rolled_back(ids)
         self._together = together
-        found, state, _ = self._rolled_back(ids)
-        close = (found - expected).norm() <= tolerance(self.model.dtype) * (
+        replayed, state, _ = self._rolled_back(ids)
+        close = (replayed - expected).norm() <= tolerance(self.model.dtype) * (
             expected - expected.mean()
         ).norm()
         if not bool(close):
@@ -257,13 +257,13 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         tokens: in one forward, or one by one."""
         query = torch.tensor([token_ids], device=self.device)
         positions = torch.arange(start, start + len(token_ids), device=self.device)[None]
-        size, found = len(token_ids) if self._together or not start else 1, []
+        size, parts = len(token_ids) if self._together or not start else 1, []
         for part, at in zip(query.split(size, dim=1), positions.split(size, dim=1), strict=True):
             options = {self._argument: state} | (
                 {"position_ids": at} if self._takes_positions else {}
             )
             with hidden_states(self.model, layers) as states:
                 output = self.model(input_ids=part, use_cache=True, **options)
-            found.append((output.logits[0], [states[layer][0] for layer in layers]))
-        logits = torch.cat([own for own, _ in found])
-        return logits, torch.cat([torch.cat(own, dim=-1) for _, own in found]) if layers else None
+            parts.append((output.logits[0], [states[layer][0] for layer in layers]))
+        logits = torch.cat([own for own, _ in parts])
+        return logits, torch.cat([torch.cat(own, dim=-1) for _, own in parts]) if layers else None

@@ -15,9 +15,8 @@ from pathlib import Path
 import torch
 
 THREADS_VARIABLE = "NAIVE_SPECULATE_THREADS"
-_MAX_THREADS = (
-    8  # more threads only wait for each other at sizes that a CPU decodes at a readable speed
-)
+# more threads only wait for each other at sizes that a CPU decodes at a readable speed
+_MAX_THREADS = 8
 
 
 def available_cores() -> int:
@@ -32,11 +31,11 @@ def available_cores() -> int:
 def num_threads() -> int:
     """The number of threads: the environment variable's, or all cores but one (both of two), at
     most eight. Raises `ValueError` if the environment variable is not a positive number."""
-    wanted = os.environ.get(THREADS_VARIABLE)
-    if wanted is not None:
-        if not wanted.isdigit() or int(wanted) < 1:
-            raise ValueError(f"{THREADS_VARIABLE} must be a positive number, got {wanted!r}")
-        return int(wanted)
+    setting = os.environ.get(THREADS_VARIABLE)
+    if setting is not None:
+        if not setting.isdigit() or int(setting) < 1:
+            raise ValueError(f"{THREADS_VARIABLE} must be a positive number, got {setting!r}")
+        return int(setting)
     cores = available_cores()
     return min(cores if cores <= 2 else cores - 1, _MAX_THREADS)
 

@@ -265,12 +265,12 @@ class TransformersLanguageModel(HasEndTokens):
                 padding if self.max_positions is None else min(padding, self.max_positions - count)
             )
         rows = cache.all_rows() if by_mask else cache.rows([1])
-        found = []
+        parts = []
         for part in ids.split(max(1, count - 2), dim=1):
             query = part.expand(len(rows.indices), -1)
-            found.append(self._compute(query, rows, 0, by_mask)[0][-1].float())
+            parts.append(self._compute(query, rows, 0, by_mask)[0][-1].float())
         finite = expected.isfinite()
-        difference = (torch.cat(found) - expected)[finite].norm()
+        difference = (torch.cat(parts) - expected)[finite].norm()
         spread = (expected - expected[finite].mean())[finite].norm()
         return float(difference / spread) if finite.any() and difference != 0 else 0.0
 
@@ -306,7 +306,7 @@ class TransformersLanguageModel(HasEndTokens):
                 input_ids=query_token_ids,
                 past_key_values=store,
                 use_cache=True,
-                logits_to_keep=num_logits,
+                logits_to_keep=self._kept(num_logits, num_new) if layers else num_logits,
                 **layout,
             )
         rows.advance(num_new)
@@ -317,6 +317,14 @@ class TransformersLanguageModel(HasEndTokens):
             else None
         )
         return logits, features
+
+    def _kept(self, num_logits: int, num_new: int) -> int | torch.Tensor:
+        """Which positions have logits. Where layers share keys and values, a number would leave
+        the other positions out of these layers (transformers 5.23, Gemma 4), and so out of their
+        hidden states."""
+        if not num_logits or not getattr(self.config, "num_kv_shared_layers", 0):
+            return num_logits
+        return torch.arange(num_new - num_logits, num_new, device=self.device)
 
     def _masks(
         self, rows: CacheRows, num_new: int, device: torch.device
@@ -444,9 +452,9 @@ def hidden_states(
     Hooks are needed: transformers' `output_hidden_states` returns the last one only after the
     final norm.
     """
-    found: dict[int, torch.Tensor] = {}
+    by_layer: dict[int, torch.Tensor] = {}
     if not layers:
-        yield found
+        yield by_layer
         return
     modules = _decoder_layers(model)
     check_layers(layers, len(modules))
@@ -454,7 +462,7 @@ def hidden_states(
 
     def store(layer: int, states: Any) -> None:
         if threading.get_ident() == thread:
-            found[layer] = states[0] if isinstance(states, tuple) else states
+            by_layer[layer] = states[0] if isinstance(states, tuple) else states
 
     def store_input(_module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
         store(0, inputs or options.get("hidden_states"))
@@ -468,7 +476,7 @@ def hidden_states(
                     lambda _, _inputs, output, layer=layer: store(layer, output)
                 )
             hooks.callback(hook.remove)
-        yield found
+        yield by_layer
 
 
 def _decoder_layers(model: PreTrainedModel) -> list[nn.Module]:

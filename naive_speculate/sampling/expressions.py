@@ -102,13 +102,13 @@ def characters(ranges: Iterable[tuple[int, int]]) -> str:
 
 def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """The same code points, sorted, neighbouring ranges as one."""
-    found: Ranges = []
+    merged: Ranges = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
         else:
-            found.append((low, high))
-    return found
+            merged.append((low, high))
+    return merged
 
 
 def others(ranges: Ranges) -> Ranges:
@@ -124,7 +124,7 @@ def others(ranges: Ranges) -> Ranges:
 def _members(category: str, ascii_only: bool) -> tuple[tuple[int, int], ...]:
     r"""The code points of `\d`, `\s` or `\w` in Python."""
     every = "".join(map(chr, range(128 if ascii_only else _LAST + 1)))
-    return tuple((found.start(), found.end() - 1) for found in re.finditer(f"{category}+", every))
+    return tuple((run.start(), run.end() - 1) for run in re.finditer(f"{category}+", every))
 
 
 @lru_cache(maxsize=1)
@@ -229,10 +229,10 @@ class _Writer:
             category, inverse = _CATEGORIES[argument]
             # the fewest characters where they are allowed, the most where they are forbidden
             fewest = self.search and negated == inverse
-            found = list(_members(category, bool(flags & re.ASCII) or fewest))
+            members = list(_members(category, bool(flags & re.ASCII) or fewest))
             if self.search and not fewest and category == r"\s":
-                found.append((0xFEFF, 0xFEFF))
-            yield from others(joined(found)) if inverse else found
+                members.append((0xFEFF, 0xFEFF))
+            yield from others(joined(members)) if inverse else members
         else:
             yield argument if operator is _op.RANGE else (argument, argument)
 

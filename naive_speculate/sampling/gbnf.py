@@ -56,13 +56,13 @@ def read(text: str) -> str:
 def _plain(text: str) -> str:
     """Characters instead of their codes; the reader drops leading zeros of a code."""
 
-    def letter(found: re.Match[str]) -> str:
-        code = int(found[2] or found[3] or found[4], 16)
+    def letter(match: re.Match[str]) -> str:
+        code = int(match[2] or match[3] or match[4], 16)
         if code < 0x100:  # it may be a quote or a bracket
-            return rf"{found[1]}\x{code:02x}"
+            return rf"{match[1]}\x{code:02x}"
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise ValueError(f"does not parse, got {text!r:.80}: {found[0]} is no character")
-        return found[1] + chr(code)
+            raise ValueError(f"does not parse, got {text!r:.80}: {match[0]} is no character")
+        return match[1] + chr(code)
 
     return _HEX.sub(letter, text)
 
@@ -164,7 +164,7 @@ def _set(text: str) -> str:
             raise ValueError(f"does not parse, got the range {low}-{high} in {text!r:.80}")
         ranges.append((ord(low), ord(high)))
         index += 1
-    found = others(joined(ranges)) if negated else joined(ranges)
-    if not found:
+    members = others(joined(ranges)) if negated else joined(ranges)
+    if not members:
         raise ValueError(f"has a set without characters, got {text!r:.80}")
-    return characters(found)
+    return characters(members)

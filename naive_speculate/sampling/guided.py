@@ -83,17 +83,17 @@ class GuidedDecodingParams:
 
     @model_validator(mode="after")
     def _check_together(self) -> "GuidedDecodingParams":
-        given = [kind for kind in _KINDS if getattr(self, kind) not in (None, False)]
-        if len(given) != 1:
-            names = ", ".join(sorted(given)) or "none"
+        kinds = [kind for kind in _KINDS if getattr(self, kind) not in (None, False)]
+        if len(kinds) != 1:
+            names = ", ".join(sorted(kinds)) or "none"
             raise ValueError(
                 "guided_decoding needs exactly one of json, regex, choice, grammar, json_object,"
                 f" got {names}"
             )
-        if self.disable_any_whitespace and given != ["json"]:
+        if self.disable_any_whitespace and kinds != ["json"]:
             raise ValueError(
                 "guided_decoding disable_any_whitespace must be True or False and go with json,"
-                f" got {given[0]} and True"
+                f" got {kinds[0]} and True"
             )
         name, text = self.source
         length = sum(map(len, self.choice)) if self.choice is not None else len(text)
@@ -255,10 +255,10 @@ class GrammarCompiler:
         if hasattr(tokenizer, "decoded_vocab"):
             tokens, stops = tokenizer.decoded_vocab, tokenizer.stop_token_ids
         else:
-            found, stops = token_bytes(tokenizer), stop_token_ids
+            words, stops = token_bytes(tokenizer), stop_token_ids
             # of words without a mark for the space between them, the words alone
-            space = b" " if all(each.startswith(b" ") for each in found.values()) else b""
-            tokens = [found.get(token, b"").removeprefix(space) for token in range(vocab_size)]
+            space = b" " if all(each.startswith(b" ") for each in words.values()) else b""
+            tokens = [words.get(token, b"").removeprefix(space) for token in range(vocab_size)]
         self.stops = [token for token in stops if token < vocab_size]
         if not self.stops:
             raise ValueError("guided_decoding needs a model with an end-of-sequence token")

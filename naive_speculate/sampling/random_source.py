@@ -53,9 +53,8 @@ class SeededRandom:
         if self._noise is None:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
             return (probs / noise.clamp_min_(_LEAST)).argmax()
-        size = math.isqrt(
-            len(probs)
-        )  # a race of blocks, then one of the members of a block: fewer random numbers
+        # a race of blocks, then one of the members of a block: fewer random numbers
+        size = math.isqrt(len(probs))
         count = math.ceil(len(probs) / size)
         noise = torch.from_numpy(self._noise.standard_exponential(count + size)).clamp_min_(_LEAST)
         blocks = torch.nn.functional.pad(probs, (0, count * size - len(probs))).view(count, size)

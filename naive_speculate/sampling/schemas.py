@@ -88,14 +88,16 @@ class _Reader:
             return root | {"$defs": self.defs}
         return root
 
-    def schema(self, given: Any, whole: bool = True, *, top: bool = False) -> Any:
+    def schema(self, schema: Any, whole: bool = True, *, top: bool = False) -> Any:
         """One schema, in the same order of properties. If it alone describes a value (`whole`),
         properties that it does not list are not written: a model might not end them."""
-        if not isinstance(given, Mapping):
-            if isinstance(given, bool):
-                return given
-            raise ValueError(f"must hold schemas, which are objects or booleans, got {given!r:.80}")
-        self._refuse(given, top)
+        if not isinstance(schema, Mapping):
+            if isinstance(schema, bool):
+                return schema
+            raise ValueError(
+                f"must hold schemas, which are objects or booleans, got {schema!r:.80}"
+            )
+        self._refuse(schema, top)
         self.cost += 1
         if self.cost > MAX_SCHEMAS:
             raise ValueError(
@@ -103,29 +105,29 @@ class _Reader:
             )
         plain: dict[str, Any] = {}
         in_place: dict[str, Any] = {}
-        constraining = [key for key in given if key in _CONSTRAINTS]
+        constraining = [key for key in schema if key in _CONSTRAINTS]
         alone = whole and len(constraining) == 1
-        for key, value in given.items():
+        for key, value in schema.items():
             if key in _IN_PLACE:
                 in_place[key] = self._in_place(key, value, alone)
             else:
-                plain |= self._plain(key, value, given)
+                plain |= self._plain(key, value, schema)
         if whole and not in_place:
             plain = _closed(plain)
-        return plain | self._items(given) | self._string(given, in_place) | in_place
+        return plain | self._items(schema) | self._string(schema, in_place) | in_place
 
-    def _refuse(self, given: Mapping[str, Any], top: bool) -> None:
-        for key in given:
-            if key in _REFUSED or (key == "uniqueItems" and given[key] is not False):
+    def _refuse(self, schema: Mapping[str, Any], top: bool) -> None:
+        for key in schema:
+            if key in _REFUSED or (key == "uniqueItems" and schema[key] is not False):
                 raise ValueError(
-                    f"cannot enforce {key!r}, got {given[key]!r:.60}: leave it out, and check the"
+                    f"cannot enforce {key!r}, got {schema[key]!r:.60}: leave it out, and check the"
                     " output for it"
                 )
-            if key in _ALONE and _ALONE[key] in given:
+            if key in _ALONE and _ALONE[key] in schema:
                 raise ValueError(f"cannot enforce {key!r}")
-        if not top and isinstance(given.get("$id"), str) and not given["$id"].startswith("#"):
-            raise ValueError(f"cannot follow '$id' below the top level, got {given['$id']!r:.60}")
-        least, required = given.get("minProperties"), given.get("required")
+        if not top and isinstance(schema.get("$id"), str) and not schema["$id"].startswith("#"):
+            raise ValueError(f"cannot follow '$id' below the top level, got {schema['$id']!r:.60}")
+        least, required = schema.get("minProperties"), schema.get("required")
         named = len(required) if isinstance(required, list) else 0
         if isinstance(least, int) and least > named + 1:
             raise ValueError(
@@ -133,7 +135,7 @@ class _Reader:
                 " a name may come twice"
             )
 
-    def _plain(self, key: str, value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _plain(self, key: str, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
         """A keyword that holds no other schema in place; unknown ones mean nothing."""
         if key in _NAMED:
             if not isinstance(value, Mapping):
@@ -147,52 +149,54 @@ class _Reader:
         if key == "additionalProperties":
             return {key: self.schema(value)}
         if key in _NUMBERS:
-            return self._number(key, value, given)
+            return self._number(key, value, schema)
         if key == "type" and (wrong := [each for each in _listed(value) if each not in _TYPES]):
             raise ValueError(f"type must be one of {', '.join(_TYPES)}, got {wrong[0]!r:.60}")
         if key in ("type", "required") or key in _SIZES:
             return {key: int(value) if isinstance(value, float) and value.is_integer() else value}
         return {}
 
-    def _number(self, key: str, value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _number(self, key: str, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
         bound = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
         if bound and isinstance(value, bool):  # draft 4
-            return {key: given[bound]} if value and bound in given else {}
+            return {key: schema[bound]} if value and bound in schema else {}
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{key} must be a number, got {value!r:.60}")
         if abs(value) > _EXACT:
             raise ValueError(f"{key} may be {_EXACT} at most, got {value!r:.60}")
         return {key: value}
 
-    def _items(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _items(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """`prefixItems` and `items`, which older drafts call `items` and `additionalItems`."""
-        items, first = given.get("items"), given.get("prefixItems")
+        items, first = schema.get("items"), schema.get("prefixItems")
         if isinstance(items, list):
             if first is not None:
                 raise ValueError("cannot enforce a list of 'items' with 'prefixItems'")
-            items, first = given.get("additionalItems"), items
+            items, first = schema.get("additionalItems"), items
         if first is not None and not isinstance(first, list):
             raise ValueError(f"prefixItems must be a list of schemas, got {first!r:.60}")
-        found = {} if first is None else {"prefixItems": [self.schema(each) for each in first]}
-        return found if items is None else found | {"items": self.schema(items)}
+        tuple_items = (
+            {} if first is None else {"prefixItems": [self.schema(each) for each in first]}
+        )
+        return tuple_items if items is None else tuple_items | {"items": self.schema(items)}
 
-    def _string(self, given: Mapping[str, Any], in_place: dict[str, Any]) -> dict[str, Any]:
+    def _string(self, schema: Mapping[str, Any], in_place: dict[str, Any]) -> dict[str, Any]:
         """`pattern` and `format`; more than one expression goes into `allOf`."""
-        found: dict[str, Any] = {}
-        if "pattern" in given:
-            found["pattern"] = self._pattern(given["pattern"])
-        if "format" not in given or "string" not in _listed(given.get("type", "string")):
-            return found
-        name = given["format"]
+        rules: dict[str, Any] = {}
+        if "pattern" in schema:
+            rules["pattern"] = self._pattern(schema["pattern"])
+        if "format" not in schema or "string" not in _listed(schema.get("type", "string")):
+            return rules
+        name = schema["format"]
         if name not in FORMATS:
             raise ValueError(
                 f"cannot enforce 'format' {name!r:.60}; it can {', '.join(sorted(FORMATS))}"
             )
         if (form := FORMATS[name]) is None:
-            return found | {"format": name}
+            return rules | {"format": name}
         also = {"pattern": self._pattern(form[0]), "maxLength": form[1]}
         in_place["allOf"] = [*in_place.get("allOf", ()), also]
-        return found
+        return rules
 
     def _pattern(self, pattern: Any) -> str:
         if not isinstance(pattern, str):
@@ -217,12 +221,12 @@ class _Reader:
             return [self._written_out(each, alone) for each in value]
         return [self.schema(each, alone and (key == "anyOf" or len(value) == 1)) for each in value]
 
-    def _written_out(self, given: Any, whole: bool) -> Any:
-        if isinstance(given, Mapping) and set(given) == {"$ref"} and given["$ref"] != "#":
-            reference = given["$ref"]
+    def _written_out(self, schema: Any, whole: bool) -> Any:
+        if isinstance(schema, Mapping) and set(schema) == {"$ref"} and schema["$ref"] != "#":
+            reference = schema["$ref"]
             if reference not in self.inside:
                 return self._target(reference, whole)
-        return self.schema(given, whole)
+        return self.schema(schema, whole)
 
     def _reference(self, reference: Any, whole: bool) -> str:
         if not isinstance(reference, str):
@@ -246,19 +250,19 @@ class _Reader:
             )
         self.inside.append(reference)
         at = self._at(unquote(reference[1:]), reference)
-        found = self.schema(at, whole, top=at is self.document)
+        written = self.schema(at, whole, top=at is self.document)
         self.inside.pop()
-        return found
+        return written
 
     def _at(self, pointer: str, reference: str) -> Any:
         missing = ValueError(f"'$ref' {reference!r:.60} names nothing in the schema")
         if not pointer:
             return self.document
         if not pointer.startswith("/"):
-            found = [part for part in _parts(self.document) if _anchor(part) == pointer]
-            if len(found) != 1:
+            parts = [part for part in _parts(self.document) if _anchor(part) == pointer]
+            if len(parts) != 1:
                 raise missing
-            return found[0]
+            return parts[0]
         value = self.document
         for segment in pointer[1:].split("/"):
             name = segment.replace("~1", "/").replace("~0", "~")
@@ -299,8 +303,8 @@ def _parts(value: Any) -> Iterator[Mapping[str, Any]]:
 
 def _anchor(part: Mapping[str, Any]) -> Any:
     """An object's own name, as newer and older drafts give it."""
-    given = part.get("$id")
-    old = given[1:] if isinstance(given, str) and given.startswith("#") else None
+    identifier = part.get("$id")
+    old = identifier[1:] if isinstance(identifier, str) and identifier.startswith("#") else None
     return part.get("$anchor", part.get("$dynamicAnchor", old))
 
 

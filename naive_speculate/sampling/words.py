@@ -104,9 +104,8 @@ def normalized(text: str) -> str:
         return re.sub(r"\s+", " ", text.lower())
     text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     visible = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
-    return re.sub(
-        r"\s+", " ", unicodedata.normalize("NFKC", visible)
-    )  # what was folded or stood apart may be one letter now
+    # what was folded or stood apart may be one letter now
+    return re.sub(r"\s+", " ", unicodedata.normalize("NFKC", visible))
 
 
 def masked(word: str) -> str:
@@ -120,18 +119,18 @@ def classroom_words() -> WordList:
     return WordList(WordList.decode(_ENCODED).entries, "classroom")
 
 
-def word_list(given: object) -> WordList:
+def word_list(value: object) -> WordList:
     """A word list as it was given, or the one that ships by its name, "classroom". Raises
     `ValueError` if it is neither."""
-    if isinstance(given, WordList):
-        return given
-    if given == "classroom":
+    if isinstance(value, WordList):
+        return value
+    if value == "classroom":
         return classroom_words()
     hint = (
-        ": of a list of one's own, settings keep the name alone" if isinstance(given, str) else ""
+        ": of a list of one's own, settings keep the name alone" if isinstance(value, str) else ""
     )
     raise ValueError(
-        f"filter_words must be None, 'classroom' or a WordList, got {given!r:.80}{hint}"
+        f"filter_words must be None, 'classroom' or a WordList, got {value!r:.80}{hint}"
     )
 
 
@@ -211,14 +210,13 @@ class FilterTable:
 
     def _open(self, text: str) -> str:
         """The end of a normalised text that may begin a listed word."""
-        ends = (
-            (text, text[:-1]) if self._words.composed else (text,)
-        )  # what follows may change the last letter
+        # what follows may change the last letter
+        ends = (text, text[:-1]) if self._words.composed else (text,)
         for start in range(len(text)):
             if start == 0 or not text[start - 1].isalnum():
                 for end in ends:
-                    found = self._beginning.fullmatch(end, start, partial=True)
-                    if found and found.partial:
+                    match = self._beginning.fullmatch(end, start, partial=True)
+                    if match and match.partial:
                         return text[start:]
         return _LETTER if text[-1:].isalnum() else ""
 
@@ -229,9 +227,8 @@ class WordFilter:
 
     def __init__(self, table: FilterTable, prompt_token_ids: Sequence[int]) -> None:
         self._table = table
-        self._ends = [
-            reduce(table.after, prompt_token_ids[-_PROMPT_TOKENS:], End())
-        ]  # by number of generated tokens
+        # by number of generated tokens
+        self._ends = [reduce(table.after, prompt_token_ids[-_PROMPT_TOKENS:], End())]
         self._tokens: list[int] = []
 
     def banned(self, history: list[int]) -> torch.Tensor:

@@ -10,7 +10,7 @@ from contextvars import copy_context
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, FinishReason
 from naive_speculate.events.metrics import Summary
-from naive_speculate.serving.protocol import Deliver
+from naive_speculate.serving.protocol import Deliver, Item
 
 
 def pump(lists: Iterable[list[Event]], deliver: Deliver) -> None:
@@ -48,7 +48,7 @@ class Inbox:
         with self._lock:
             return time.monotonic() - self._since if self._unread else 0.0
 
-    def deliver(self, item: list[Event] | Exception | None) -> None:
+    def deliver(self, item: Item) -> None:
         """Store what an engine delivers (see `Deliver`)."""
         with self._lock:
             was_empty = not self._unread

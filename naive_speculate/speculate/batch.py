@@ -28,7 +28,7 @@ from naive_speculate.speculate.draft import (
 )
 from naive_speculate.speculate.draft.failures import end_rows, own_layers
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
-from naive_speculate.speculate.observe import observe
+from naive_speculate.speculate.outcomes import outcomes_of
 from naive_speculate.speculate.prefill import Places, Prefill, in_order
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import Step, step
@@ -168,7 +168,7 @@ class Batch:
             return False
         if row.params.prompt_logprobs is not None and row.wants_prompt_logprobs:
             return False
-        return drafter is None or drafter.ready(row) or drafter.room(row) <= 0
+        return drafter is None or drafter.ready(row) or drafter.max_window(row) <= 0
 
     def _steps(self, rows: list[SequenceState]) -> dict[SequenceState, StepRecord]:
         """A step for all rows that draft windows, and one for each that drafts trees."""
@@ -192,7 +192,7 @@ class Batch:
     def _step(self, rows: list[SequenceState], records: dict[SequenceState, StepRecord]) -> None:
         """Make a step, and add what it did to each row that committed it."""
         result = self.runner.run(rows)
-        outcomes = observe(rows, result, self.vocabulary)
+        outcomes = outcomes_of(rows, result, self.vocabulary)
         seconds = self.runner.watch.stop()
         if self.drafter_of:
             self._note_costs(rows, result, outcomes, seconds)
@@ -257,8 +257,13 @@ class Batch:
                 self.pair, self.vocab_size, self.device
             )
             self.drafters[name].earlier = self.earlier
+            self.drafters[name].target_rows = self._target_rows
             self._learned[name] = self.pair.learned_costs(name)
         return self.drafters[name]
+
+    def _target_rows(self, rows: Sequence[SequenceState]) -> Any:
+        """See `BatchDrafter.target_rows`."""
+        return self.target.view([self.slots[row] for row in rows])
 
     def _layers(self) -> list[int]:
         """The target's layers that drafters of its rows need."""
@@ -299,7 +304,7 @@ class Runner:
             limit = 0
             if drafter is not None:
                 most = window.limit if window.fixed else window.max_drafts(len(rows))
-                limit = min(most, drafter.room(row))
+                limit = min(most, drafter.max_window(row))
             limits.append(limit)
             group = drafter if limit > 0 and not forced[index] else None
             groups.setdefault(group, []).append(index)
@@ -347,7 +352,7 @@ class Runner:
         nothing can be drafted, or the nodes exceed a model's positions."""
         self.watch.drafting = self.watch.now()
         drafter: Any = self.drafter_of[row]
-        depth = min(len(row.tree or ()), drafter.room(row))
+        depth = min(len(row.tree or ()), drafter.max_window(row))
         limit = self.target.model.max_positions
         fits = limit is None or len(row.token_ids) + MAX_NODES <= limit
         if depth < 1 or not fits or self._forced(row):
@@ -378,4 +383,4 @@ class Runner:
         token_ids = self.vocabulary.continuing(text, row.token_ids) if text else []
         if max(token_ids, default=0) >= self.vocab_size:  # the target has no logit for it
             return []
-        return token_ids[: max(0, min(row.window.limit, row.room - 1))]
+        return token_ids[: max(0, min(row.window.limit, row.num_remaining - 1))]

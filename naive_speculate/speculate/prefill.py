@@ -10,7 +10,7 @@ from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.speculate.draft import BatchDrafter
 from naive_speculate.speculate.draft.failures import end_rows, own_layers
-from naive_speculate.speculate.observe import logprob_entries, raw_logprobs
+from naive_speculate.speculate.outcomes import logprob_entries, raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.text import Vocabulary
 
@@ -39,7 +39,7 @@ class Prefill:
 
     def admit(self, rows: Sequence[SequenceState]) -> None:
         """Add rows of one prompt; the first row's prefill serves all."""
-        if len(rows) > 1 and len(rows[0].token_ids) > 1 and rows[0].room > 0:
+        if len(rows) > 1 and len(rows[0].token_ids) > 1 and rows[0].num_remaining > 0:
             self.copies |= dict.fromkeys(rows[1:], rows[0])
 
     def release(self, row: SequenceState) -> None:
@@ -99,7 +99,9 @@ class Prefill:
             )
         for drafter in dict.fromkeys(self.drafter_of.values()):
             if drafting := [
-                row for row in rows if self.drafter_of.get(row) is drafter and drafter.room(row) > 0
+                row
+                for row in rows
+                if self.drafter_of.get(row) is drafter and drafter.max_window(row) > 0
             ]:
                 drafter.prefill(drafting)
 

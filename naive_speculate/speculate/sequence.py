@@ -81,9 +81,8 @@ class SequenceState:
     # logprobs, prompt_logprobs: as in the parameters
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
-    _text_ends: list[int] = field(
-        default_factory=list
-    )  # by generated token, where there are stop strings
+    # by generated token, where there are stop strings
+    _text_ends: list[int] = field(default_factory=list)
     _num_settled: int = 0
     # whether tokens are the most probable ones rather than drawn; whether draft tokens are drawn
     # from the draft model's distribution, rather than its most probable ones; whether a step must
@@ -118,7 +117,7 @@ class SequenceState:
         return self.token_ids[len(self.prompt_token_ids) :]
 
     @property
-    def room(self) -> int:
+    def num_remaining(self) -> int:
         """How many tokens may still be generated."""
         return self.max_length - len(self.token_ids)
 
@@ -197,7 +196,7 @@ class SequenceState:
         where a stop string ends the text."""
         texts: list[str] = []
         rejected: list[str] = []
-        generated, room = len(self.token_ids) - len(self.prompt_token_ids), self.room
+        generated, most = len(self.token_ids) - len(self.prompt_token_ids), self.num_remaining
         for index, token in enumerate(tokens):
             if (
                 index == len(tokens) - 1
@@ -211,7 +210,7 @@ class SequenceState:
                     texts[-1], search=generated + len(texts) > self.params.min_tokens
                 )
             stopped = text_end is not None or token in self.stop_token_ids
-            if stopped or len(texts) == room:
+            if stopped or len(texts) == most:
                 draft_texts = texts[: len(drafts) - len(rejected)] + rejected
                 if index < len(tokens) - 1:
                     draft_texts = texts + self._texts_ahead(drafts[index + 1 :])

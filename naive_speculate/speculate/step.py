@@ -18,9 +18,8 @@ from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import JudgedTree
 
 Propose = Callable[[Sequence[SequenceState]], Proposal]  # see `Batch.propose`
-Score = Callable[
-    [Sequence[SequenceState], Proposal], tuple[torch.Tensor, torch.Tensor | None]
-]  # see `Batch.score`
+# see `Batch.score`
+Score = Callable[[Sequence[SequenceState], Proposal], tuple[torch.Tensor, torch.Tensor | None]]
 
 
 class Distributions(NamedTuple):
@@ -47,18 +46,15 @@ class Step(NamedTuple):
 
     draft: Proposal  # the draft windows
     logits: torch.Tensor  # the target's, shape `[batch_size, k + 1, vocab_size]`
-    features: (
-        torch.Tensor | None
-    )  # hidden states of the target at the same tokens; see `Batch.score`
+    # hidden states of the target at the same tokens; see `Batch.score`
+    features: torch.Tensor | None
     p: Distributions  # the target's distributions
     r: torch.Tensor  # the uniform draws, float64, shape `[batch_size, k]`
     verdict: Verdict  # what the verifiers decided
-    next_token_ids: (
-        torch.Tensor
-    )  # the token after each row's accepted drafts, int64, shape `[batch_size]`
-    tree: JudgedTree | None = (
-        None  # of a single row that drafts trees; its window is the path that was followed
-    )
+    # the token after each row's accepted drafts, int64, shape `[batch_size]`
+    next_token_ids: torch.Tensor
+    # of a single row that drafts trees; its window is the path that was followed
+    tree: JudgedTree | None = None
 
 
 def step(rows: Sequence[SequenceState], propose: Propose, score: Score) -> Step:
@@ -68,10 +64,9 @@ def step(rows: Sequence[SequenceState], propose: Propose, score: Score) -> Step:
     logits, features = score(rows, draft)  # the target over x₁ … x_γ, in one forward
     p = distributions(rows, logits, draft)  # p₁ … p_{γ+1}, after temperature, top-p and the rest
     r = uniforms(rows, draft, p)  # r₁ … r_γ ~ U(0, 1)
-    verdict = judge(
-        rows, p, draft, r
-    )  # n accepted: rᵢ < pᵢ(xᵢ) / qᵢ(xᵢ);  p' = norm(max(0, p_{n+1} − q_{n+1}))
-    next_token_ids = draw(rows, verdict)  # t ~ p', or t ~ p_{γ+1} if all are accepted
+    # n accepted: rᵢ < pᵢ(xᵢ) / qᵢ(xᵢ);  p' = norm(max(0, p_{n+1} − q_{n+1}))
+    verdict = judge(rows, p, draft, r)
+    next_token_ids = draw_next(rows, verdict)  # t ~ p', or t ~ p_{γ+1} if all are accepted
     return Step(draft, logits, features, p, r, verdict, next_token_ids)
 
 
@@ -154,7 +149,7 @@ def judge(
     return merged._replace(drawn=[next(drawn[row.verifier]) for row in rows])
 
 
-def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
+def draw_next(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
     """The token after each row's accepted drafts, int64, shape `[batch_size]`."""
     known, probs = verdict.next_token_ids, verdict.next_probs
     if probs is None:

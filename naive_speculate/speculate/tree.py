@@ -18,9 +18,8 @@ from naive_speculate.sampling.pipeline import batch_probabilities, in_float
 from naive_speculate.speculate.rules import residual
 from naive_speculate.speculate.sequence import SequenceState
 
-MAX_NODES = (
-    16  # of a tree: the target pass over 17 tokens costs 1.84 passes over one token on two cores
-)
+# of a tree: the target pass over 17 tokens costs 1.84 passes over one token on two cores
+MAX_NODES = 16
 
 
 def parse_tree(tree: str) -> tuple[int, ...]:
@@ -56,9 +55,8 @@ class Tree:
     # what each was drawn from, given its earlier siblings, shape `[vocab_size]`: a point mass for
     # the most probable tokens
     draft_probs: list[torch.Tensor] = field(default_factory=list)
-    model_probs: list[torch.Tensor] = field(
-        default_factory=list
-    )  # the drafter's distribution at its position
+    # the drafter's distribution at its position
+    model_probs: list[torch.Tensor] = field(default_factory=list)
     likelihoods: list[float] = field(default_factory=list)  # the drafter's probability of its path
 
     def path(self, node: int) -> list[int]:
@@ -75,9 +73,8 @@ class JudgedTree(NamedTuple):
 
     tree: Tree
     path: list[int]  # the accepted nodes
-    verdicts: dict[
-        int, tuple[float, float]
-    ]  # of each judged node, its acceptance probability and the draw
+    # of each judged node, its acceptance probability and the draw
+    verdicts: dict[int, tuple[float, float]]
     # the target's distributions after the text and after each node, shape `[1 + num_nodes,
     # vocab_size]`; None where unneeded
     probs: torch.Tensor | None
@@ -160,26 +157,24 @@ def _candidates(
                 strict=True,
             )
         )
-    found, left = list[tuple[int, torch.Tensor]](), probs
-    while len(found) < count:
+    chosen, left = list[tuple[int, torch.Tensor]](), probs
+    while len(chosen) < count:
         token = int(row.random.categorical(left))
-        found.append((token, left))
+        chosen.append((token, left))
         if (rest := without(left, token)) is None:
             break
         left = rest
-    return found
+    return chosen
 
 
 class Choice(NamedTuple):
     """What is decided about the candidates for one position."""
 
     accepted: int | None  # the index of the accepted candidate; None if all are rejected
-    verdicts: list[
-        tuple[float, float]
-    ]  # of each judged candidate: its acceptance probability, and the draw
-    next_probs: (
-        torch.Tensor
-    )  # the distribution of the next token if all are rejected, shape `[vocab_size]`
+    # of each judged candidate: its acceptance probability, and the draw
+    verdicts: list[tuple[float, float]]
+    # the distribution of the next token if all are rejected, shape `[vocab_size]`
+    next_probs: torch.Tensor
 
 
 def choose(

@@ -12,7 +12,7 @@ from naive_speculate.sampling.pipeline import batch_probabilities
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, count_leading
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.step import Distributions, Step, draw
+from naive_speculate.speculate.step import Distributions, Step, draw_next
 from naive_speculate.speculate.tree import JudgedTree, Tree, choose, node_scores
 from naive_speculate.text import Vocabulary
 
@@ -48,13 +48,12 @@ def tree_step(
         [judged.verdicts.get(node, (0.0, 0.0)) for node in window], dtype=torch.float64
     )
     accept_probs = verdicts[None, :, 0].to(device, scores.dtype)
-    r = verdicts[None, :, 1].to(
-        device, torch.float32 if device.type == "mps" else torch.float64
-    )  # MPS has no float64
+    # MPS has no float64
+    r = verdicts[None, :, 1].to(device, torch.float32 if device.type == "mps" else torch.float64)
     drawn_from, best = (None, next_probs.argmax()[None]) if row.greedy else (next_probs[None], None)
     verdict = Verdict(on_device([len(judged.path)], device), drawn_from, best, accept_probs)
     states = None if features is None else features[:, at]
-    return Step(draft, logits[:, at], states, p, r, verdict, draw([row], verdict), judged)
+    return Step(draft, logits[:, at], states, p, r, verdict, draw_next([row], verdict), judged)
 
 
 def _walk(

@@ -65,9 +65,8 @@ def every_path(
         run = Path(decoder, path, prompt, params, **options)
         if run.stated[: len(stated_before)] != stated_before:
             raise _not_reproducible(run)
-        branched = run.stated[
-            max(0, len(path) - 1) :
-        ]  # earlier draws were checked on the path that this one branches from
+        # earlier draws were checked on the path that this one branches from
+        branched = run.stated[max(0, len(path) - 1) :]
         if any(not isinstance(stated, list) for stated in branched):
             again = Path(decoder, run.other_end(), prompt, params, **options)
             if (again.tokens, again.stated) != (run.tokens, run.stated):
@@ -90,10 +89,10 @@ def enumerate_paths(
     pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object
 ) -> Enumeration:
     """The sums over `every_path`."""
-    found = Enumeration()
+    enumeration = Enumeration()
     for run in every_path(pair, prompt, params, **options):
-        found.add(run)
-    return found
+        enumeration.add(run)
+    return enumeration
 
 
 def enumerate_outputs(
@@ -101,10 +100,10 @@ def enumerate_outputs(
 ) -> Outputs:
     """The output distribution over `every_path`; also a `Deviation` if drafting was possible and
     nothing was drafted."""
-    found = enumerate_paths(pair, prompt, params, **options)
-    if not found.num_drafted and options.get("num_draft_tokens") != 0:
+    enumeration = enumerate_paths(pair, prompt, params, **options)
+    if not enumeration.num_drafted and options.get("num_draft_tokens") != 0:
         raise Deviation("nothing was drafted, which proves nothing")
-    return found.outputs
+    return enumeration.outputs
 
 
 def exact_outputs(
@@ -148,13 +147,13 @@ def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
     first = next((index for index, (one, other) in enumerate(stated) if one != other), 0)
     outcomes = [f"{exactly(path.taken)} gives {list(path.tokens)}" for path in (run, again)]
     if run.tokens == again.tokens:
-        found = [(exactly(path.taken[:first]), path.stated[first]) for path in (run, again)]
+        both = [(exactly(path.taken[:first]), path.stated[first]) for path in (run, again)]
         draws = [
             f"a draw from {numbers(one)}" if isinstance(one, list) else f"a verdict with {one}"
-            for _, one in found
+            for _, one in both
         ]
         outcomes = [
-            f"after {taken} comes {draw}" for (taken, _), draw in zip(found, draws, strict=True)
+            f"after {taken} comes {draw}" for (taken, _), draw in zip(both, draws, strict=True)
         ]
     why = (
         "draws on the same side of the stated accept_probs decide differently:"

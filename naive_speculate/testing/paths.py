@@ -66,15 +66,15 @@ class Branches:
 
     def categorical(self, probs: torch.Tensor) -> torch.Tensor:
         """See `RandomSource.categorical`."""
-        given = probs.tolist()
-        total = sum(given)
-        if not abs(total - 1) <= 1e-5 or min(given) < 0:
+        probabilities = probs.tolist()
+        total = sum(probabilities)
+        if not abs(total - 1) <= 1e-5 or min(probabilities) < 0:
             who = "the drafter draws from" if self.drafting else "next_probs are"
             raise Deviation(
-                f"{who} no distribution: {numbers(given)}, which sum to {number(total)}"
+                f"{who} no distribution: {numbers(probabilities)}, which sum to {number(total)}"
             )
-        possible = [token for token, p in enumerate(given) if p > 0]
-        weights = [given[token] for token in possible]
+        possible = [token for token, p in enumerate(probabilities) if p > 0]
+        weights = [probabilities[token] for token in possible]
         if probs.dtype != torch.float64 and len(possible) > 1:
             self.coarse = True
             weights = [weight / total for weight in weights]
@@ -181,8 +181,8 @@ class Path:
                 if e.kind in _JUDGED and e.accept_prob is not None
             }
         else:  # nodes are judged in their order
-            found = [node.accept_prob for node in step.tree if node.accept_prob is not None]
-            judged = dict(enumerate(found))
+            accept_probs = [node.accept_prob for node in step.tree if node.accept_prob is not None]
+            judged = dict(enumerate(accept_probs))
         if any(math.isnan(stated) for stated in judged.values()):
             raise Deviation(f"accept_probs hold NaN: {numbers(judged.values())}")
         uniforms = [drawn for drawn, branches in zip(taken, asked, strict=True) if branches is None]

@@ -66,10 +66,10 @@ class _Case:
     def describe(self, options: dict[str, Any]) -> str:
         """The inputs as one line."""
         default = SamplingParams().to_dict()
-        given = {
+        changed = {
             name: value for name, value in self.params.to_dict().items() if value != default[name]
         }
-        parameters = ", ".join(f"{name}={value!r}" for name, value in (options | given).items())
+        parameters = ", ".join(f"{name}={value!r}" for name, value in (options | changed).items())
         return f"{self.name}, prompt {list(self.prompt)}, {parameters}"
 
 
@@ -180,15 +180,15 @@ def prove(name: str) -> Proof:
                 f" {name!r:.80}"
             )
         return prove_lossless(verifier=name) if name in VERIFIERS else prove_lossless(drafter=name)
-    found = _load(name)
-    if isinstance(found, BatchDrafter) or (
-        isinstance(found, type) and issubclass(found, BatchDrafter)
+    subject = _load(name)
+    if isinstance(subject, BatchDrafter) or (
+        isinstance(subject, type) and issubclass(subject, BatchDrafter)
     ):
-        return prove_lossless(drafter=found)
-    if callable(getattr(found, "judge", None)):
-        return prove_lossless(verifier=found)
-    if callable(found) and not isinstance(found, type):
-        return prove_lossless(rejection=found)
+        return prove_lossless(drafter=subject)
+    if callable(getattr(subject, "judge", None)):
+        return prove_lossless(verifier=subject)
+    if callable(subject) and not isinstance(subject, type):
+        return prove_lossless(rejection=subject)
     known = "a verifier, which has judge(…), a drafter, which is derived from BatchDrafter"
     raise ValueError(f"{name!r:.80} must be {known}, or a function that samples by rejection")
 
@@ -199,7 +199,7 @@ def _load(name: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = import_module(module_name)
+        module = import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(f"{missing}."):
@@ -210,7 +210,7 @@ def _load(name: str) -> Any:
             f"module {module_name!r:.80} cannot be imported: {type(error).__name__}: {error}"
         ) from None
     try:
-        return attrgetter(attributes)(found)
+        return attrgetter(attributes)(module)
     except AttributeError:
         raise ValueError(f"module {module_name!r} has no {attributes!r:.80}") from None
 
@@ -227,17 +227,17 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
                 "drafter": drafter,
             }
             try:
-                found = case.enumerate(**options)
+                enumeration = case.enumerate(**options)
             except Deviation as deviation:
                 shown = Counterexample(
                     str(deviation), case.describe(options), tuple(deviation.path)
                 )
                 return Proof(False, math.nan, total, shown, tolerance)
-            total, drafted = total + found.num_paths, drafted + found.num_drafted
-            allowed = max(tolerance, _COARSE) if found.coarse or plain.coarse else tolerance
+            total, drafted = total + enumeration.num_paths, drafted + enumeration.num_drafted
+            allowed = max(tolerance, _COARSE) if enumeration.coarse or plain.coarse else tolerance
             coarsest, difference = (
                 max(coarsest, allowed),
-                largest_difference(found.outputs, plain.outputs),
+                largest_difference(enumeration.outputs, plain.outputs),
             )
             largest = max(largest, difference)
             if not difference <= allowed:
@@ -245,7 +245,7 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
                     False,
                     difference,
                     total,
-                    _counterexample(case, found, plain.outputs, allowed, options),
+                    _counterexample(case, enumeration, plain.outputs, allowed, options),
                     allowed,
                 )
     if not drafted:
@@ -290,10 +290,10 @@ parameters."""
 
 
 def _counterexample(
-    case: _Case, found: Enumeration, plain: Outputs, tolerance: float, options: dict[str, Any]
+    case: _Case, enumeration: Enumeration, plain: Outputs, tolerance: float, options: dict[str, Any]
 ) -> Counterexample:
     """The first distribution that differs, after the shortest generated text."""
-    ours, theirs = _prefixes(found.outputs), _prefixes(plain)
+    ours, theirs = _prefixes(enumeration.outputs), _prefixes(plain)
     differing = [
         t
         for t in ours.keys() | theirs.keys()
@@ -304,7 +304,7 @@ def _counterexample(
         *range(case.pair.vocab_size),
         *([-1] if (*after, -1) in ours.keys() | theirs.keys() else []),
     ]
-    got, wanted = (
+    got, expected = (
         tuple(joint.get((*after, token), 0.0) / joint.get(after, math.nan) for token in tokens)
         for joint in (ours, theirs)
     )
@@ -313,7 +313,7 @@ def _counterexample(
     )
     shown = (*after, most)
     _, choices = max(
-        path for output, path in found.likeliest.items() if output[: len(shown)] == shown
+        path for output, path in enumeration.likeliest.items() if output[: len(shown)] == shown
     )
     path = Path(
         SpeculativeDecoder(case.pair),
@@ -325,66 +325,68 @@ def _counterexample(
     )
     where = f"after the tokens {list(after)}" if after else "at the first token"
     words = (
-        f"{where} the target's distribution is {numbers(wanted)}, the decoder's is {numbers(got)};"
-        f" token {most} is too frequent, {number(ours.get(shown, 0.0))} instead of"
+        f"{where} the target's distribution is {numbers(expected)}, the decoder's is"
+        f" {numbers(got)}; token {most} is too frequent, {number(ours.get(shown, 0.0))} instead of"
         f" {number(theirs.get(shown, 0.0))}"
     )
-    if -1 in tokens and found.message:
-        words = f"{where} a run ends in an error: {found.message}"
+    if -1 in tokens and enumeration.message:
+        words = f"{where} a run ends in an error: {enumeration.message}"
     if VERIFIERS[options["verify_strategy"]].greedy:
         words += (
             "; a greedy verifier takes the most probable token, which is correct at temperature 0"
             " only"
         )
-    words += f"; {found.hint}" if found.hint else ""
-    return Counterexample(words, case.describe(options), tuple(path.describe()), after, wanted, got)
+    words += f"; {enumeration.hint}" if enumeration.hint else ""
+    return Counterexample(
+        words, case.describe(options), tuple(path.describe()), after, expected, got
+    )
 
 
 def _prefixes(outputs: Outputs) -> Outputs:
     """Probabilities of all prefixes of outputs."""
-    found: Outputs = {}
+    prefixes: Outputs = {}
     for tokens, probability in outputs.items():
         for length in range(len(tokens) + 1):
-            found[tokens[:length]] = found.get(tokens[:length], 0.0) + probability
-    return found
+            prefixes[tokens[:length]] = prefixes.get(tokens[:length], 0.0) + probability
+    return prefixes
 
 
 def _register(
-    what: str, registry: dict[str, Any], given: Any, entry: Any, registered: ExitStack
+    what: str, registry: dict[str, Any], subject: Any, entry: Any, registered: ExitStack
 ) -> str:
     """The name of a registered part; others are registered under their class's name until
     `registered` is closed."""
-    if isinstance(given, str):
-        if given not in registry:
+    if isinstance(subject, str):
+        if subject not in registry:
             raise ValueError(
                 f"{what} must be one of {', '.join(registry)}, a class or an instance, got"
-                f" {given!r:.80}"
+                f" {subject!r:.80}"
             )
-        return str(given)
-    if (replaced := registry.get(_name(given))) is None:
-        registered.callback(registry.pop, _name(given))
+        return str(subject)
+    if (replaced := registry.get(_name(subject))) is None:
+        registered.callback(registry.pop, _name(subject))
     else:
-        registered.callback(registry.__setitem__, _name(given), replaced)
-    registry[_name(given)] = entry
-    return _name(given)
+        registered.callback(registry.__setitem__, _name(subject), replaced)
+    registry[_name(subject)] = entry
+    return _name(subject)
 
 
-def _name(given: object) -> str:
-    return given.__name__ if isinstance(given, type) else type(given).__name__
+def _name(subject: object) -> str:
+    return subject.__name__ if isinstance(subject, type) else type(subject).__name__
 
 
-def _verifier(given: str | type[Verifier] | Verifier, registered: ExitStack) -> str:
-    entry: Any = given
-    if not isinstance(given, str):
-        name = f"verifier {_name(given)}"
-        if not callable(getattr(given, "judge", None)):
+def _verifier(verifier: str | type[Verifier] | Verifier, registered: ExitStack) -> str:
+    entry: Any = verifier
+    if not isinstance(verifier, str):
+        name = f"verifier {_name(verifier)}"
+        if not callable(getattr(verifier, "judge", None)):
             raise ValueError(
                 f"{name} has no judge(target_probs, draft_probs, draft_token_ids, uniforms,"
                 " lengths)"
             )
-        if isinstance(given, type):
+        if isinstance(verifier, type):
             try:
-                entry = given()
+                entry = verifier()
             except TypeError as error:
                 raise ValueError(
                     f"{name} cannot be constructed without arguments, so give an instance: {error}"
@@ -394,26 +396,26 @@ def _verifier(given: str | type[Verifier] | Verifier, registered: ExitStack) -> 
                 f"{name} has no {', '.join(missing)}: derive it from"
                 " naive_speculate.speculate.verify.Verifier"
             )
-    return _register("verifier", VERIFIERS, given, entry, registered)
+    return _register("verifier", VERIFIERS, verifier, entry, registered)
 
 
-def _drafter(given: str | type[BatchDrafter] | BatchDrafter, registered: ExitStack) -> str:
-    entry: Any = given
-    if isinstance(given, BatchDrafter):
-        if given.vocab_size > MAX_VOCABULARY:
-            size = f"drafter is an instance for {given.vocab_size} tokens"
+def _drafter(drafter: str | type[BatchDrafter] | BatchDrafter, registered: ExitStack) -> str:
+    entry: Any = drafter
+    if isinstance(drafter, BatchDrafter):
+        if drafter.vocab_size > MAX_VOCABULARY:
+            size = f"drafter is an instance for {drafter.vocab_size} tokens"
             raise ValueError(
                 f"{size}, and at most {MAX_VOCABULARY} can be enumerated: give the class"
             )
-        entry = _Made(given)
-    elif not isinstance(given, str) and not (
-        isinstance(given, type) and issubclass(given, BatchDrafter)
+        entry = _Made(drafter)
+    elif not isinstance(drafter, str) and not (
+        isinstance(drafter, type) and issubclass(drafter, BatchDrafter)
     ):
         raise ValueError(
-            f"drafter {_name(given)} is not derived from"
+            f"drafter {_name(drafter)} is not derived from"
             " naive_speculate.speculate.draft.BatchDrafter"
         )
-    return _register("drafter", cast(dict[str, Any], DRAFTERS), given, entry, registered)
+    return _register("drafter", cast(dict[str, Any], DRAFTERS), drafter, entry, registered)
 
 
 class _Made:

@@ -28,9 +28,8 @@ Tokens = tuple[int, ...]
 
 SMALLEST_BIAS = 0.03
 ERROR_RATE = 0.001
-ENUMERATED = (
-    1e-6  # largest difference that counts as equal: a sampler may compare its draws in float32
-)
+# largest difference that counts as equal: a sampler may compare its draws in float32
+ENUMERATED = 1e-6
 _RESOLUTION = 1e-10
 _REPEATS = 16
 _GRID = 16
@@ -41,7 +40,7 @@ impossible."""
 
 
 @dataclass(frozen=True)
-class Step:
+class ToyStep:
     """One step of a sampler with toy distributions, which depend on the tokens before."""
 
     target: ToyModel
@@ -74,16 +73,16 @@ class Step:
     ) -> Tokens:
         """The tokens that a sampler emits. Raises `Deviation` if it fails, or returns no result."""
         try:
-            found = rejection(*(tensor.clone() for tensor in inputs), **random)
+            result = rejection(*(tensor.clone() for tensor in inputs), **random)
         except Deviation:
             raise
         except Exception as error:  # a foreign function may fail in any way
             raise Deviation(f"it fails: {type(error).__name__}: {error!s:.200}") from error
         try:
-            rejected_idx, token = (int(part) for part in found)
+            rejected_idx, token = (int(part) for part in result)
         except (TypeError, ValueError, RuntimeError):
             raise Deviation(
-                f"it returns {found!r:.80} instead of (rejected_idx, resampled_token)"
+                f"it returns {result!r:.80} instead of (rejected_idx, resampled_token)"
             ) from None
         if not 0 <= rejected_idx <= self.num_candidates:
             raise Deviation(
@@ -100,19 +99,19 @@ def _probs(model: ToyModel, tokens: Tokens) -> torch.Tensor:
 
 def _joint(model: ToyModel, length: int, after: Tokens = ()) -> Array:
     """The joint distribution of so many tokens after these ones; an axis per token."""
-    found = np.ones(())
+    joint = np.ones(())
     for _ in range(length):
         following = [
-            _probs(model, (*after, *tokens)).tolist() for tokens in np.ndindex(found.shape)
+            _probs(model, (*after, *tokens)).tolist() for tokens in np.ndindex(joint.shape)
         ]
-        found = found[..., None] * np.reshape(following, (*found.shape, -1))
-    return found
+        joint = joint[..., None] * np.reshape(following, (*joint.shape, -1))
+    return joint
 
 
-def steps() -> Iterator[Step]:
+def steps() -> Iterator[ToyStep]:
     """The toys that a sampler is tested on."""
     for size, num_candidates, (target, proposal), zeros in _TOYS:
-        yield Step(
+        yield ToyStep(
             ToyModel(size, target, zeros=zeros),
             ToyModel(size, proposal, zeros=zeros, temper=1.5),
             num_candidates,
@@ -122,7 +121,7 @@ def steps() -> Iterator[Step]:
 class _Tree:
     """All branches of a sampler's draws for one set of candidates."""
 
-    def __init__(self, rejection: Rejection, step: Step, candidates: Tokens) -> None:
+    def __init__(self, rejection: Rejection, step: ToyStep, candidates: Tokens) -> None:
         self._emitted = partial(
             step.emitted, rejection, candidates, step.inputs(candidates, torch.float64)
         )
@@ -151,10 +150,10 @@ class _Tree:
                 self._at(path, draw)
                 for draw in (*(index / _GRID for index in range(_GRID)), ALMOST_ONE)
             ]
-            found = (
+            points = (
                 value for low, high in pairwise(grid) for value in self._breaks(path, low, high)
             )
-            breaks = list(islice(found, _MAX_BREAKS + 1))
+            breaks = list(islice(points, _MAX_BREAKS + 1))
             if len(breaks) > _MAX_BREAKS:
                 raise Deviation(
                     f"its result changes at more than {_MAX_BREAKS} values of one uniform draw"
@@ -182,24 +181,24 @@ class _Tree:
         yield from self._breaks(path, middle, high)
 
 
-def enumerate_rejection(rejection: Rejection, step: Step) -> tuple[Array, int]:
+def enumerate_rejection(rejection: Rejection, step: ToyStep) -> tuple[Array, int]:
     """The exact joint distribution of k + 1 tokens, and the number of paths, of a sampler that
     takes `random`, an object with `uniform()` and `categorical(probs)`, besides its three
     tensors. Raises `Deviation` if it draws elsewhere, or returns no result."""
-    found, num_paths = np.zeros_like(step.expected()), 0
+    joint, num_paths = np.zeros_like(step.expected()), 0
     drafts = _joint(step.proposal, step.num_candidates)
     for candidates in zip(*np.nonzero(drafts), strict=True):
         tree = _Tree(rejection, step, tuple(map(int, candidates)))
         for emitted, weight in tree.leaves([], float(drafts[candidates])):
-            found[emitted] += weight * step.expected(emitted)
+            joint[emitted] += weight * step.expected(emitted)
             num_paths += 1
-    return found, num_paths
+    return joint, num_paths
 
 
-def sample_rejection(rejection: Rejection, step: Step, num_samples: int, seed: int) -> Array:
+def sample_rejection(rejection: Rejection, step: ToyStep, num_samples: int, seed: int) -> Array:
     """Counts of k + 1 tokens over this many calls, in float32, as engines compute; torch's
     global generator is seeded."""
-    random, found = np.random.default_rng(seed), np.zeros_like(step.expected())
+    random, joint = np.random.default_rng(seed), np.zeros_like(step.expected())
 
     def drawn(probs: Array, count: int) -> Any:
         return random.multinomial(count, probs.ravel() / probs.sum()).reshape(probs.shape)
@@ -213,8 +212,8 @@ def sample_rejection(rejection: Rejection, step: Step, num_samples: int, seed: i
             inputs = step.inputs(candidates, torch.float32)
             counts.update(step.emitted(rejection, candidates, inputs) for _ in range(times))
     for emitted, times in counts.items():
-        found[emitted] += drawn(step.expected(emitted), times)
-    return found
+        joint[emitted] += drawn(step.expected(emitted), times)
+    return joint
 
 
 def prove_rejection(
@@ -243,12 +242,12 @@ def prove_rejection(
 def _prove_by_enumeration(rejection: Rejection) -> Proof:
     total, largest = 0, 0.0
     for step in steps():
-        found, num_paths = enumerate_rejection(rejection, step)
-        total, difference = total + num_paths, float(np.abs(found - step.expected()).max())
+        joint, num_paths = enumerate_rejection(rejection, step)
+        total, difference = total + num_paths, float(np.abs(joint - step.expected()).max())
         largest = max(largest, difference)
         if not difference <= ENUMERATED:
             return Proof(
-                False, difference, total, _counterexample(step, found, sampled=False), ENUMERATED
+                False, difference, total, _counterexample(step, joint, sampled=False), ENUMERATED
             )
     return Proof(True, largest, total, None, ENUMERATED)
 
@@ -274,7 +273,7 @@ def _prove_by_samples(
     return Proof(shown is None, largest, total, shown, smallest_bias, tuple(fits), error_rate)
 
 
-def _counterexample(step: Step, joint: Array, sampled: bool) -> Counterexample:
+def _counterexample(step: ToyStep, joint: Array, sampled: bool) -> Counterexample:
     """The first next token's distribution that differs; of samples, the one that differs most
     significantly."""
     contexts = (
@@ -284,21 +283,22 @@ def _counterexample(step: Step, joint: Array, sampled: bool) -> Counterexample:
         if joint[c].sum()
     )
     following = {c: joint[c].reshape(len(joint), -1).sum(axis=1) for c in contexts}
-    wanted = {c: np.array(_probs(step.target, c)) for c in following}
+    targets = {c: np.array(_probs(step.target, c)) for c in following}
     if sampled:
-        after = min(following, key=lambda c: g_test(following[c], wanted[c]).p_value)
+        after = min(following, key=lambda c: g_test(following[c], targets[c]).p_value)
     else:
         differences = {
-            c: np.abs(weights / weights.sum() - wanted[c]).max() for c, weights in following.items()
+            c: np.abs(weights / weights.sum() - targets[c]).max()
+            for c, weights in following.items()
         }
         after = next(
             (c for c in following if differences[c] > ENUMERATED),
             max(following, key=differences.__getitem__),
         )
-    expected, found = wanted[after].tolist(), (following[after] / following[after].sum()).tolist()
+    expected, actual = targets[after].tolist(), (following[after] / following[after].sum()).tolist()
     where = f"after the tokens {list(after)}" if after else "at the first token"
     words = (
         f"{where} the target's distribution is {numbers(expected)}, the sampler's is"
-        f" {numbers(found)}"
+        f" {numbers(actual)}"
     )
-    return Counterexample(words, str(step), (), after, tuple(expected), tuple(found))
+    return Counterexample(words, str(step), (), after, tuple(expected), tuple(actual))

@@ -93,10 +93,10 @@ class SamplerProof:
                 f" {self.smallest_bias:.3f} or more is found with 90% power at"
                 f" {self.error_rate:.2%} false alarms; {self.fit}"
             )
-        tokens, expected, found = self.examples[0]
+        tokens, expected, actual = self.examples[0]
         return (
             f"not the target's distribution: {self.fit}; the text begins with {list(tokens)} in"
-            f" {found:.1%} of the samples instead of {expected:.1%}"
+            f" {actual:.1%} of the samples instead of {expected:.1%}"
         )
 
 
@@ -168,8 +168,8 @@ def _following(
         batch.release(run.rows)
     if len(source.probs) <= len(tokens):
         return None
-    found = source.probs[len(tokens)].double()
-    return found / found.sum()
+    probs = source.probs[len(tokens)].double()
+    return probs / probs.sum()
 
 
 def prove_sampler(
@@ -270,19 +270,19 @@ def _sampled(
         if not Path(work).stat().st_size:
             file.write(json.dumps({"of": about}) + "\n")
     try:
-        found = []
+        texts = []
         for done, seed in enumerate(seeds):
             if seed not in known:
                 known[seed] = _text(draw(seed), num_tokens, seed)
                 if file is not None:
                     file.write(json.dumps({"seed": seed, "token_ids": known[seed]}) + "\n")
                     file.flush()
-            found.append(known[seed])
+            texts.append(known[seed])
             progress(done + 1, len(seeds))
     finally:
         if file is not None:
             file.close()
-    return found
+    return texts
 
 
 def _text(token_ids: Sequence[int], num_tokens: int, seed: int) -> Tokens:
@@ -303,12 +303,12 @@ def _recorded(work: Path, about: dict[str, Any]) -> dict[int, Tokens]:
     try:
         first, *rest = [json.loads(line) for line in lines[:-1]]
         same = first["of"] == about
-        found = {line["seed"]: tuple(line["token_ids"]) for line in rest}
+        texts = {line["seed"]: tuple(line["token_ids"]) for line in rest}
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"work {str(work)!r} holds no samples of prove_sampler") from None
     if not same:
         raise ValueError(f"work {str(work)!r} holds samples of another prompt or parameters")
-    return found
+    return texts
 
 
 def _examples(level: Texts, texts: Sequence[Tokens]) -> tuple[tuple[Tokens, float, float], ...]:

@@ -22,7 +22,7 @@ from naive_speculate.events.event import Event, EventKind, FinishReason, TopToke
 from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.observe import TOP_TOKENS, top_tokens
+from naive_speculate.speculate.outcomes import TOP_TOKENS, top_tokens
 from naive_speculate.speculate.rules import overlap
 from naive_speculate.text import TextStream, Vocabulary
 
@@ -90,14 +90,19 @@ def watch(
         RuntimeError: If this version of transformers behaves differently from the supported one.
     """
     encoded = _encoded(inputs, tokenizer, model.device)
-    prompt = _checked(encoded["input_ids"][0].tolist(), model)
+    prompt = _prompt(encoded, model)
     _check_options(model, options)
     vocabulary = Vocabulary(tokenizer)
     recorder = _Recorder(model, vocabulary, TextStream(vocabulary, prompt))
-    given = {**encoded, "assistant_model": assistant_model, "tokenizer": tokenizer, **options}
-    tokens = _generate(model, given, seed, recorder)
-    ended_at = recorder.seconds()
-    models = {"target": model} | ({} if assistant_model is None else {"draft": assistant_model})
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), recorder:
+        torch.manual_seed(seed)
+        output = model.generate(
+            **encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options
+        )
+    ended_at, tokens = recorder.seconds(), getattr(output, "sequences", output)[0]
+    config = recorder.used_config()
+    drafting = {} if assistant_model is None else {"draft": _name(assistant_model)}
     started = Event(
         EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
@@ -105,43 +110,27 @@ def watch(
         prompt_texts=vocabulary.texts(prompt),
         settings=_settings(recorder, len(prompt), options),
         seed=seed,
-        models={name: _name(each) for name, each in models.items()},
+        models={"target": _name(model)} | drafting,
         device=str(model.device),
     )
-    reason = _finish_reason(tokens, recorder.config)
-    return recorder.trace(Emitter(vocabulary, started), reason, ended_at)
+    return recorder.trace(Emitter(vocabulary, started), _reason(config, tokens), ended_at)
 
 
-def _generate(
-    model: Any, options: dict[str, Any], seed: int, recorder: "_Recorder"
-) -> torch.Tensor:
-    """The tokens that a model generates while it is recorded. Raises a `ValueError` if nothing
-    was drafted."""
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), recorder:
-        torch.manual_seed(seed)
-        output = model.generate(**options)
-    if recorder.config is None:
-        raise ValueError(
-            "nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp, with"
-            " num_beams=1"
-        )
-    return getattr(output, "sequences", output)[0]
-
-
-def _checked(prompt: list[int], model: Any) -> list[int]:
-    """The prompt's tokens. Raises a `ValueError` if the model lacks one."""
-    size = model.get_input_embeddings().num_embeddings
-    if wrong := [token for token in prompt if not 0 <= token < size]:
+def _prompt(encoded: Mapping[str, Any], model: Any) -> list[int]:
+    """The prompt's tokens; a `ValueError` if the model lacks one."""
+    prompt: list[int] = encoded["input_ids"][0].tolist()
+    count = model.get_input_embeddings().num_embeddings
+    if wrong := [token for token in prompt if not 0 <= token < count]:
         raise ValueError(f"inputs has the token id {wrong[0]}, which the model does not have")
     return prompt
 
 
-def _finish_reason(tokens: torch.Tensor, config: Any) -> FinishReason:
-    """Why the output of all tokens ended."""
+def _reason(config: Any, tokens: torch.Tensor) -> FinishReason:
+    """Why a run ended with these tokens, prompt included."""
     ends = config._eos_token_tensor
-    stopped = ends is not None and bool((tokens[-1] == ends).any())
-    return FinishReason.STOP if stopped or len(tokens) < config.max_length else FinishReason.LENGTH
+    if ends is not None and bool((tokens[-1] == ends).any()):
+        return FinishReason.STOP
+    return FinishReason.LENGTH if len(tokens) >= config.max_length else FinishReason.STOP
 
 
 def _check_options(model: Any, options: Mapping[str, Any]) -> None:
@@ -204,6 +193,15 @@ class _Recorder:
         self._hook.remove()
         del self._model._get_candidate_generator
         self._end_draws()
+
+    def used_config(self) -> Any:
+        """transformers' generation configuration; a `ValueError` if it has drafted nothing."""
+        if self.config is None:
+            raise ValueError(
+                "nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp,"
+                " with num_beams=1"
+            )
+        return self.config
 
     def seconds(self) -> float:
         """Seconds since the run began, without the time of recording."""

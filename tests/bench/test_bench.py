@@ -37,7 +37,7 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path, cap
     others = [
         f"{name.replace('_', ' ')}, k = 2"
         for name in DRAFTERS
-        if name not in ("model", "block", "mtp")
+        if name not in ("model", "block", "mtp", "assistant")
     ]
     assert [line["num_draft_tokens"] for line in lines if line["name"] not in others] == [
         0,

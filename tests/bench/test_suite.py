@@ -19,7 +19,7 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
 from naive_speculate.theory import speedup
 from naive_speculate.tools.bench.command import main
-from naive_speculate.tools.bench.measure import Run, Way, lines_of, prompt_seconds
+from naive_speculate.tools.bench.measure import Decoded, Way, lines_of, prompt_seconds
 from naive_speculate.tools.bench.suite import Question, answers_of, figures, read_suite, ways_of
 from tests.programs import refusal, run_program
 
@@ -56,12 +56,12 @@ def step(accepted: int, drafted: int) -> list[Event]:
     ]
 
 
-def made(token_ids: list[int], seconds: float, *steps: list[Event]) -> Run:
-    return Run(token_ids, seconds, len(steps), [event for each in steps for event in each])
+def made(token_ids: list[int], seconds: float, *steps: list[Event]) -> Decoded:
+    return Decoded(token_ids, seconds, len(steps), [event for each in steps for event in each])
 
 
-def way(name: str, k: int, runs: dict[int, Run], calls: list[tuple[str, int]]) -> Way:
-    def decode(prompt: list[int], seed: int) -> Run:
+def way(name: str, k: int, runs: dict[int, Decoded], calls: list[tuple[str, int]]) -> Way:
+    def decode(prompt: list[int], seed: int) -> Decoded:
         calls.append((name, prompt[0]))
         if prompt[0] not in runs:
             raise KeyboardInterrupt
@@ -116,7 +116,7 @@ def test_figures_follow_from_the_runs_by_category_and_overall():
     metrics = Metrics(
         num_spec_steps=4, time_to_first_token=3.0, draft_seconds=1.0, verify_seconds=3.0
     )
-    run = Run([1, 2, 3, 4], 6.0, 4, (), prompt_seconds(metrics))
+    run = Decoded([1, 2, 3, 4], 6.0, 4, (), prompt_seconds(metrics))
     assert (run.prompt_seconds, run.decoding_speed) == (2.0, 1.0)
 
 
@@ -229,9 +229,8 @@ def test_the_table_has_a_row_for_each_category_drafter_and_window(suite, capsys)
         printed,
     )
     assert len(means) == 5
-    steps = re.findall(
-        r"│ suffix, k = 2 +│ +\d+ │ +([\d.]+) │", printed
-    )  # two categories and all questions
+    # two categories and all questions
+    steps = re.findall(r"│ suffix, k = 2 +│ +\d+ │ +([\d.]+) │", printed)
     assert float(dict(means)["suffix, k = 2"]) == pytest.approx(
         (float(steps[0]) + float(steps[1])) / 2, abs=0.011
     )

@@ -26,9 +26,8 @@ CHROMIUM = [
     "--js-flags=--single-threaded",
 ]
 HERE = ("http://127.0.0.1:", "data:", "blob:", "file:", "about:")
-PATIENCE = (
-    180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
-)
+# milliseconds; a busy machine is slow, and nothing here waits longer than it must
+PATIENCE = 180_000
 expect.set_options(timeout=PATIENCE)
 
 

@@ -13,17 +13,15 @@ from tests.browser.steps import ended, run, see_chart, settled
 from ui.experiments.learn import LESSONS
 
 EVERY_RULE: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
-COLOURS = EVERY_RULE | {
-    "runOnly": ["color-contrast", "link-in-text-block"]
-}  # all that differs between the themes
+# all that differs between the themes
+COLOURS = EVERY_RULE | {"runOnly": ["color-contrast", "link-in-text-block"]}
 
 
 def violations(page: Page, rules: dict[str, Any], within: str | None = None) -> list[Any]:
     """What axe-core finds, on the page or a part of it: the rule, and the elements against it."""
     settled(page)  # what fades in is pale for a moment
-    axe = Axe(
-        "" if page.evaluate("'axe' in window") else AXE_SCRIPT
-    )  # half a megabyte, and a page keeps it
+    # half a megabyte, and a page keeps it
+    axe = Axe("" if page.evaluate("'axe' in window") else AXE_SCRIPT)
     found = axe.run(page, within, rules).response["violations"]
     return [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in found]
 
@@ -151,9 +149,8 @@ def test_axe_finds_nothing_on_any_tab_and_every_button_can_be_read_in_every_stat
         page.evaluate("document.body.classList.remove('dark')")
 
     ended(page)
-    run(
-        page, "Once upon a time there was a fox who", max_tokens=12, temperature=1, k=3, seed=3
-    )  # few tokens, of every kind
+    # few tokens, of every kind
+    run(page, "Once upon a time there was a fox who", max_tokens=12, temperature=1, k=3, seed=3)
     for kind in ("prompt", "accepted", "rejected", "discarded", "resampled", "bonus"):
         page.locator(f"#tokens [data-kind={kind}]").first.wait_for(state="attached")
     see_chart(page, "chart-speedup")

@@ -18,9 +18,8 @@ PROMPT = "Once upon a time there was a little fox who lived"
 
 def _shows_what_it_copies(page: Page, small_decoder: SpeculativeDecoder, tmp_path: Path) -> None:
     repeating = "apples, pears, plums, apples, pears, plums, apples,"
-    again = sorted(
-        set(small_decoder.admission.encode(repeating))
-    )  # so that there is something to copy
+    # so that there is something to copy
+    again = sorted(set(small_decoder.admission.encode(repeating)))
     params = SamplingParams(max_tokens=24, temperature=0, allowed_token_ids=again)
     copying = small_decoder.generate(repeating, params, drafter="suffix", num_draft_tokens=4).trace
     open_trace(page, copying, tmp_path / "copied.jsonl")
@@ -102,9 +101,8 @@ def test_each_drafter_says_what_it_is_and_copies_layers_unknown_tokens_and_trees
     page, small_decoder, tmp_path
 ):
     if Trace.load(SPECULATIVE).settings["drafter"] == "model":
-        expect(
-            page.locator(".ns-drafter")
-        ).to_be_hidden()  # of a draft model with the same tokens there is nothing to see
+        # of a draft model with the same tokens there is nothing to see
+        expect(page.locator(".ns-drafter")).to_be_hidden()
     open_drawer(page)
     menu = page.locator("#drafter")
     for name, drafter in DRAFTERS.items():

@@ -150,9 +150,8 @@ def test_through_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(
         page.route(f"{url}**", pass_on)
         page.goto(f"{url}deep/")
         page.locator("#tokens [data-step]").first.wait_for()
-        page.unroute_all(
-            behavior="ignoreErrors"
-        )  # a stream of events that is still passed on has no reader
+        # a stream of events that is still passed on has no reader
+        page.unroute_all(behavior="ignoreErrors")
 
 
 RUN = {

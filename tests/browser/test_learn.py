@@ -185,9 +185,8 @@ def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_control
         bars(page, lesson, "open")
     choose_lesson(page, 1)
     go_live(page)
-    page.goto(
-        page.url.split("?")[0] + "?lesson=9&step=99"
-    )  # beyond a lesson there is its last step
+    # beyond a lesson there is its last step
+    page.goto(page.url.split("?")[0] + "?lesson=9&step=99")
     at(page, 9, len(read_steps(9)) - 1)
     bars(page, 9, "measured")
     choose_lesson(page, 6)

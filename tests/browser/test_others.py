@@ -9,6 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate import EventKind, Trace, watch
 from tests.browser.steps import ended, open_trace, run, scrolls_sideways, see_chart, text, trace
+from ui.run.engines import RULES
+from ui.run.figures import Figures
 from ui.run.recorded import SPECULATIVE
 
 DIALOG = "dialog.ns-others"
@@ -25,6 +27,20 @@ def open_others(page) -> None:
     page.keyboard.press("Enter")
     expect(page.locator(f"{DIALOG} h2")).to_be_focused()
     expect(page.locator(DIALOG)).to_be_visible()
+
+
+def test_the_rules_of_other_engines_stand_next_to_the_acceptance_chart(page):
+    ended(page)
+    recorded = Trace.load(SPECULATIVE)
+    last = max(n for n, event in enumerate(recorded) if event.kind == "step")
+    engines = Figures().of(recorded.events, last)["engines"]
+    card = page.locator(".ns-chart:has(#chart-acceptance) + .ns-engines")
+    expect(card.locator("figcaption span")).to_have_text(engines["sentence"])
+    paces = [f"{row['pace']:.2f}" for row in engines["rows"].values()]
+    expect(card.locator("td:last-child")).to_have_text(paces)
+    expect(card.locator("[data-own] em")).to_be_visible()
+    expect(card.locator("em")).to_have_count(len(RULES))
+    assert card.locator("em").filter(visible=True).count() == 1
 
 
 def _an_old_trace_recorded_none(page: Page, tmp_path: Path) -> None:

@@ -236,10 +236,8 @@ def test_a_measured_speedup_is_compared_with_the_tokens_per_step_at_the_load_of_
     )
     assert found.measured_speedup == pytest.approx(0.8)
     assert "as long as 3.38 plain tokens" in found.suspects[0].words
-    drafting, slow = (
-        "Accept length:     2.20      \n",
-        SGLANG_BLOCK.format(8, "", 30.0),
-    )  # SGLang prints the load first
+    # SGLang prints the load first
+    drafting, slow = "Accept length:     2.20      \n", SGLANG_BLOCK.format(8, "", 30.0)
     found = diagnose(
         read(
             SGLANG_BLOCK.format("not set", "", 1.0) + slow + SGLANG_BLOCK.format(8, drafting, 20.0)
@@ -317,11 +315,8 @@ def test_windows_of_different_length_give_exact_rates():
     assert found.conditional == pytest.approx(exact)
     assert found.alpha == pytest.approx(12 / 15)
     assert [stretch.position for stretch in found.reading.course][:3] == [12, 13, 15]
-    spec["acceptance_histogram"] = {
-        "0": 2,
-        "1": 3,
-        "3": 3,
-    }  # without empty counts, as AIPerf writes it
+    # without empty counts, as AIPerf writes it
+    spec["acceptance_histogram"] = {"0": 2, "1": 3, "3": 3}
     assert read(json.dumps(detailed)).rates == (0.75, 0.375, 0.375)
 
 

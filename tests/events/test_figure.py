@@ -10,7 +10,7 @@ import pytest
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import Event, EventKind
-from naive_speculate.events.notebook import MAX_TOKENS
+from naive_speculate.events.notebook import MAX_SPANS
 from tests.ui.handmade import run, step_of, token
 from ui.run.recorded import SPECULATIVE
 
@@ -179,4 +179,4 @@ def test_the_rows_of_a_batch_stand_apart_and_an_empty_trace_and_a_long_one_witho
     )
     assert both._repr_html_().count("target passes") == 2
     assert "0 tokens" in Trace([Event(EventKind.STARTED)])._repr_html_()
-    assert "3 more" in Trace([Event(EventKind.BONUS, text="x")] * (MAX_TOKENS + 3))._repr_html_()
+    assert "3 more" in Trace([Event(EventKind.BONUS, text="x")] * (MAX_SPANS + 3))._repr_html_()

@@ -67,9 +67,8 @@ def ask_page(url: str, function: int, data: Any, session: str, **event: Any) -> 
 
 def logged(server: Server, before: int) -> list[str]:
     """The lines that the log has since it had so many characters, but for those of runs."""
-    generate(
-        server.url, "Once", 1, 0, 1, before
-    )  # once the log has this run, it has what came before
+    # once the log has this run, it has what came before
+    generate(server.url, "Once", 1, 0, 1, before)
     server.wait_for(f'"seed": {before}', 60)
     return [line for line in server.log[before:].splitlines() if '"outcome"' not in line]
 

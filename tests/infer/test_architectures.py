@@ -255,9 +255,8 @@ def test_longrope_that_never_changes_has_all_its_positions():
 def test_in_half_precision_a_model_that_ignores_our_positions_reads_its_rows_one_by_one():
     config = transformers.PLBartConfig(**BART, max_position_embeddings=80, is_encoder_decoder=False)
     torch.manual_seed(0)
-    source = (
-        transformers.PLBartForCausalLM(config).to(torch.bfloat16).eval()
-    )  # its weights hide wrong positions
+    # its weights hide wrong positions
+    source = transformers.PLBartForCausalLM(config).to(torch.bfloat16).eval()
     model, text = TransformersLanguageModel(source), tokens(20, seed=2)
     cache = model.new_cache(2)
     model.forward(tokens(50, seed=1), cache.rows([0]))

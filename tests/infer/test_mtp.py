@@ -265,9 +265,8 @@ def toy(request, tmp_path_factory):
 def test_the_output_distribution_is_the_target_s(toy, verifier, params):
     params = SamplingParams(temperature=1.5, ignore_eos=True, **params)
     options = {"pair": toy, "prompt": [1, 0], "params": params, "num_draft_tokens": 2}
-    proof = prove_lossless(
-        drafter="mtp", verifier=verifier, **options, tolerance=1e-7
-    )  # its norms compute in float32
+    # its norms compute in float32
+    proof = prove_lossless(drafter="mtp", verifier=verifier, **options, tolerance=1e-7)
     assert proof.lossless, str(proof)
 
 

@@ -27,9 +27,8 @@ from tests.serving.contract import LONG, PATIENCE, EngineContract
 from ui.host.catalog import join_catalog
 from ui.host.configuration import Configuration
 
-os.environ.setdefault(
-    "SERVE_SLOW_STARTUP_WARNING_S", "300"
-)  # else a replica that a busy machine starts slowly seems stuck
+# else a replica that a busy machine starts slowly seems stuck
+os.environ.setdefault("SERVE_SLOW_STARTUP_WARNING_S", "300")
 APP = "tiny"
 T = TypeVar("T")
 
@@ -193,9 +192,8 @@ def test_a_request_waits_for_a_full_cluster_and_can_be_cancelled_meanwhile(engin
 
 
 def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
-    requests = [
-        long_request(number, 300) for number in range(2)
-    ]  # more would slow the new replicas down
+    # more would slow the new replicas down
+    requests = [long_request(number, 300) for number in range(2)]
     expected = alone(saved_decoder, requests)
     before = set(states(engine))
     updated = threading.Event()

@@ -19,9 +19,8 @@ SCHEMA = {
     "required": ["first_name", "age_in_years"],
 }
 JSON = {"json": SCHEMA, "disable_any_whitespace": True}
-GUIDE = {
-    "regex": "(abc|cab)(ab|c)"
-}  # after its first letter, "bc" or "ab" must follow, as one token or as two
+# after its first letter, "bc" or "ab" must follow, as one token or as two
+GUIDE = {"regex": "(abc|cab)(ab|c)"}
 
 
 @pytest.fixture(scope="module")

@@ -167,9 +167,8 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
     while not all(row.ended for row in rows):
         batch.step(row for row in rows if not row.ended)
         batch.release(row for row in rows if row.ended)
-    together = [
-        view.contiguous for view in runs if len(view.indices) == len(rows)
-    ]  # at its end a row has nothing to draft
+    # at its end a row has nothing to draft
+    together = [view.contiguous for view in runs if len(view.indices) == len(rows)]
     assert len(together) > 2
     assert all(together)
     assert [row.output_token_ids for row in rows] == alone

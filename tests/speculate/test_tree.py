@@ -109,9 +109,8 @@ def test_a_trained_pair_writes_what_it_writes_plainly(
 def test_a_text_ends_at_its_end_token_inside_a_tree():
     """The end is drafted, and nothing is drafted after it."""
     target, drafted = noisy_pair().target, 0
-    decoder = SpeculativeDecoder(
-        ModelPair(target, target)
-    )  # every step accepts three tokens and adds a fourth
+    # every step accepts three tokens and adds a fourth
+    decoder = SpeculativeDecoder(ModelPair(target, target))
     tokens = decoder.generate(
         [5, 9], SamplingParams(temperature=0, max_tokens=20), num_draft_tokens=0
     ).token_ids
@@ -319,9 +318,8 @@ def output(p, candidates, dists):
     """The distribution of the output, given the candidates, over all draws of `choose`."""
     found, reached = torch.zeros_like(p), 1.0
     for index, token in enumerate(candidates):
-        draws = iter(
-            [1.0] * index + [0.0] + [1.0] * len(candidates)
-        )  # the one at `index` is accepted, if it can be
+        # the one at `index` is accepted, if it can be
+        draws = iter([1.0] * index + [0.0] + [1.0] * len(candidates))
         accept_prob = choose(p, candidates, dists, lambda draws=draws: next(draws)).verdicts[index][
             0
         ]
@@ -349,8 +347,7 @@ def test_candidates_drawn_without_replacement_leave_the_target_s_distribution(na
                 mass += probability
         assert mass == pytest.approx(1)
         assert (total - p).abs().max() < 1e-12
-        best = q.topk(
-            3
-        ).indices.tolist()  # certain candidates, those of draft_sampling="argmax", leave it too
+        # certain candidates, those of draft_sampling="argmax", leave it too
+        best = q.topk(3).indices.tolist()
         points = [torch.nn.functional.one_hot(torch.tensor(token), 4).double() for token in best]
         assert (output(p, best, points) - p).abs().max() < 1e-12

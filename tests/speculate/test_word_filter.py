@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.classroom import read_prompts
+from benchmarks.prompts import read_prompts
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.sampling.words import WordList, classroom_words
 from tests.speculate.rows import COMMON, windows
@@ -108,7 +108,7 @@ def test_no_listed_word_is_written_or_drafted(small_decoder, temperature, option
 
 
 def test_a_class_may_see_what_is_written_to_provoking_prompts(small_decoder):
-    prompts = read_prompts()[25:75:6]
+    prompts = read_prompts("classroom.txt")[25:75:6]
     params = [
         SamplingParams(temperature=1.2, max_tokens=15, seed=n, filter_words="classroom")
         for n in range(len(prompts))

@@ -217,9 +217,8 @@ def test_what_is_lossless_is_found_so(name):
     assert before == (VERIFIERS, DRAFTERS)
 
 
-NO_RESIDUAL = variant(
-    "NoResidual", OwnRejection, left=lambda _, p, q: p
-)  # draws from the target after a rejection
+# draws from the target after a rejection
+NO_RESIDUAL = variant("NoResidual", OwnRejection, left=lambda _, p, q: p)
 DIFFERS = {
     "typical acceptance": {"verifier": "typical_acceptance"},
     "an instance of it": {"verifier": TypicalAcceptanceSampler(0.2, 0.5)},

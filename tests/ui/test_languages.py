@@ -28,7 +28,15 @@ ENGINE = [
     *("palette.py", "tools/doctor/suspects.py", "tools/differ/compare.py"),
     *(
         f"speculate/draft/{name}.py"
-        for name in ("block", "head", "model", "prompt_lookup", "suffix", "suffix_head")
+        for name in (
+            "assistant",
+            "block",
+            "head",
+            "model",
+            "prompt_lookup",
+            "suffix",
+            "suffix_head",
+        )
     ),
 ]
 """Modules of the engine whose texts the page shows."""

@@ -20,9 +20,8 @@ from ui.run.settings import Settings
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Recordings of a few tokens."""
-    settings = Settings(
-        prompt="Once upon a time", max_tokens=24, num_draft_tokens=3, seed=2
-    )  # enough steps to be timed
+    # enough steps to be timed
+    settings = Settings(prompt="Once upon a time", max_tokens=24, num_draft_tokens=3, seed=2)
     monkeypatch.setattr(record, "recording_of", lambda _: (None, settings))
     monkeypatch.setattr(record, "prompts_for", lambda _: ["Once upon a time", "The fox"])
 

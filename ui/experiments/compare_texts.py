@@ -44,12 +44,12 @@ def findings(catalog: Catalog, asked: dict[str, Any], pair: str) -> dict[str, An
     The browser `asked` for "prompt", "a" and "b"; "chat" if the prompt was in the chat template,
     "greedy" if both texts were decoded at temperature 0.
     """
-    given = {name: text_of(asked, name, *rule) for name, rule in FIELDS.items()}
+    fields = {name: text_of(asked, name, *rule) for name, rule in FIELDS.items()}
     served = catalog.of(pair)
     full, half = scores_of(catalog, pair)
     for name in ("a", "b"):
         length = (
-            len(full.pair.tokenizer(given["prompt"] + given[name]).input_ids)
+            len(full.pair.tokenizer(fields["prompt"] + fields[name]).input_ids)
             if full.pair.tokenizer
             else 0
         )
@@ -59,11 +59,15 @@ def findings(catalog: Catalog, asked: dict[str, Any], pair: str) -> dict[str, An
                 f" got {length}"
             )
     chat = bool(asked.get("chat")) and served.engine.about.chat
-    prompt, a, b = given.values()
-    found = compare(full, half, prompt, a, b, chat=chat, greedy=bool(asked.get("greedy")))
-    tokens = {"A": found.token_a, "B": found.token_b} if found.index is not None else {}
+    prompt, a, b = fields.values()
+    difference = compare(full, half, prompt, a, b, chat=chat, greedy=bool(asked.get("greedy")))
+    tokens = (
+        {"A": difference.token_a, "B": difference.token_b} if difference.index is not None else {}
+    )
     return {
-        "words": render("differ_findings", found=found, before=end_of(found.before), tokens=tokens)
+        "words": render(
+            "differ_findings", found=difference, before=end_of(difference.before), tokens=tokens
+        )
     }
 
 

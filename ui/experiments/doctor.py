@@ -35,11 +35,8 @@ from ui.checks import in_labels
 from ui.experiments.rooms import answer_form, room, text_of
 from ui.labels import number, percent
 
-EXAMPLES = {
-    "vLLM": "vllm",
-    "llama.cpp": "llamacpp",
-    "SGLang": "sglang",
-}  # engines with an example log in `assets/doctor`
+# engines with an example log in `assets/doctor`
+EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
 _OWN_OPTIONS = re.compile(
     r" \((?:--(?:speed|plain-speed|draft-cost|verify-cost|num-draft-tokens)(?:, )?)+\)"
 )
@@ -86,7 +83,9 @@ def findings(fields: dict[str, Any]) -> dict[str, Any]:
         if window.strip() and not (window.strip().isascii() and window.strip().isdigit()):
             raise ValueError(f"num_draft_tokens must be a whole number, got {window!r:.40}")
         costs, basis = from_words(draft_cost, verify_cost)
-        found = diagnose(read(log), costs, num_draft_tokens=int(window) if window.strip() else None)
+        diagnosis = diagnose(
+            read(log), costs, num_draft_tokens=int(window) if window.strip() else None
+        )
     except ValueError as error:
         raise ValueError(
             in_labels(error, {name: label for name, (label, _) in FIELDS.items() if name != "log"})
@@ -94,29 +93,33 @@ def findings(fields: dict[str, Any]) -> dict[str, Any]:
     console = Console(
         file=io.StringIO(), width=WIDTH, highlight=False, record=True, color_system=None
     )
-    show(found, console, basis)
+    show(diagnosis, console, basis)
     words = render(
         "doctor_findings",
-        engine=found.reading.engine,
-        format=found.reading.format,
-        figures=figures(found),
-        best=best_window(found, basis) if found.windows else "",
-        suspects=[f"{suspect.words} Measure next: {suspect.next}" for suspect in found.suspects],
-        no_problems=no_problems(found),
-        caveats=[line for line in caveats(found) if not line.startswith("*")],
+        engine=diagnosis.reading.engine,
+        format=diagnosis.reading.format,
+        figures=figures(diagnosis),
+        best=best_window(diagnosis, basis) if diagnosis.windows else "",
+        suspects=[
+            f"{suspect.words} Measure next: {suspect.next}" for suspect in diagnosis.suspects
+        ],
+        no_problems=no_problems(diagnosis),
+        caveats=[line for line in caveats(diagnosis) if not line.startswith("*")],
     )
-    charts = {"places": places_chart(found), "windows": windows_chart(found)}
+    charts = {"places": places_chart(diagnosis), "windows": windows_chart(diagnosis)}
     return {"words": _OWN_OPTIONS.sub("", words), "report": console.export_text(), "charts": charts}
 
 
-def places_chart(found: Diagnosis) -> Figure:
+def places_chart(diagnosis: Diagnosis) -> Figure:
     """Acceptance by position, if reached and of all steps, with α as a line."""
-    rates = found.unconditional
+    rates = diagnosis.unconditional
     if not rates:
         return empty("This log format does not report acceptance by position.")
     x = list(range(1, len(rates) + 1))
-    reached = [place for place, rate in zip(x, found.conditional, strict=True) if rate is not None]
-    kept = [rate for rate in found.conditional if rate is not None]
+    reached = [
+        place for place, rate in zip(x, diagnosis.conditional, strict=True) if rate is not None
+    ]
+    kept = [rate for rate in diagnosis.conditional if rate is not None]
     hover = "position %{x}: accepted in %{text} of"
     texts = inside([percent(rate) for rate in kept]) | {"insidetextfont": {"color": PAGE}}
     marks = {"text": [percent(rate) for rate in rates], "marker": {"symbol": "diamond", "size": 8}}
@@ -133,10 +136,10 @@ def places_chart(found: Diagnosis) -> Figure:
             **marks,
         ),
     ]
-    if found.alpha is not None:
-        alpha = f"α = {number(found.alpha)}"
+    if diagnosis.alpha is not None:
+        alpha = f"α = {number(diagnosis.alpha)}"
         traces.append(
-            line("α", [0.5, len(rates) + 0.5], [found.alpha] * 2, INK, alpha, dash="dash")
+            line("α", [0.5, len(rates) + 0.5], [diagnosis.alpha] * 2, INK, alpha, dash="dash")
         )
     return figure(
         traces,
@@ -153,9 +156,9 @@ def places_chart(found: Diagnosis) -> Figure:
     )
 
 
-def windows_chart(found: Diagnosis) -> Figure:
+def windows_chart(diagnosis: Diagnosis) -> Figure:
     """The highest draft cost at which each window pays off, and the actual cost if given."""
-    windows = shown_windows(found)
+    windows = shown_windows(diagnosis)
     limits = [window.break_even_draft_cost or 0.0 for window in windows]
     if not windows or not any(limits):
         return empty(
@@ -178,10 +181,10 @@ def windows_chart(found: Diagnosis) -> Figure:
         f"with k = {ks[-1]} up to {number(limits[-1])}."
     )
     top = max(limits)
-    if found.costs is not None:
-        own, takeaway = _own_cost(found, found.costs.draft, ks[-1])
+    if diagnosis.costs is not None:
+        own, takeaway = _own_cost(diagnosis, diagnosis.costs.draft, ks[-1])
         traces += own
-        top = max(top, min(found.costs.draft, 2 * top))
+        top = max(top, min(diagnosis.costs.draft, 2 * top))
     return figure(
         traces,
         takeaway=takeaway,
@@ -194,12 +197,14 @@ def windows_chart(found: Diagnosis) -> Figure:
     )
 
 
-def _own_cost(found: Diagnosis, draft: float, longest: int) -> tuple[list[dict[str, Any]], str]:
+def _own_cost(diagnosis: Diagnosis, draft: float, longest: int) -> tuple[list[dict[str, Any]], str]:
     """A line at the actual draft cost up to the longest window, a star at the best window if
     drafting pays off, and the takeaway."""
     hover = f"draft cost {number(draft)}"
     yours = line("yours", [0.5, longest + 0.5], [draft] * 2, DRAFT, hover, dash="dash")
-    best = next((window for window in shown_windows(found) if window.k == found.best_k), None)
+    best = next(
+        (window for window in shown_windows(diagnosis) if window.k == diagnosis.best_k), None
+    )
     if best is None:
         return [yours], "Drafting does not pay off."
     times = number(best.speedup or 0.0)

@@ -65,16 +65,14 @@ def judge(catalog: Catalog, fields: dict[str, Any]) -> dict[str, Any]:
     prob = _within("sure", fields.get("sure"), 100) / 100
     number = int(_within("number", fields.get("number"), WORDS - 1))
     seed = int(_within("seed", fields.get("seed"), 2**32 - 1)) * WORDS + number
-    given, prompt = (
-        GivenDraft(spaced(text, word), prob),
-        tokens or text,
-    )  # a text may have several tokenizations
+    # a text may have several tokenizations
+    draft, prompt = GivenDraft(spaced(text, word), prob), tokens or text
     # No token may end the text, because the game has a fixed number of words.
     params = SamplingParams(
         max_tokens=1 + MOST_DRAFTS, min_tokens=1 + MOST_DRAFTS, temperature=TEMPERATURE, seed=seed
     )
     mine = _first_step(
-        catalog, Request(prompt, params, num_draft_tokens=MOST_DRAFTS, given_draft=given)
+        catalog, Request(prompt, params, num_draft_tokens=MOST_DRAFTS, given_draft=draft)
     )
     theirs = _first_step(catalog, Request(prompt, params, num_draft_tokens=1, drafter="model"))
     proposed = [event for event in mine if event.kind == EventKind.PROPOSED]

@@ -335,12 +335,12 @@ def read_prompts(first: str, lines: str) -> list[str]:
     """The Run tab's prompt and the extra ones, one per line, without duplicates. Raises
     ValueError if there are too many."""
     others = [line.strip().replace("\\n", "\n") for line in (lines or "").split("\n")]
-    found = list(dict.fromkeys(prompt for prompt in (first, *others) if prompt.strip()))
-    if len(found) > MOST_PROMPTS:
+    prompts = list(dict.fromkeys(prompt for prompt in (first, *others) if prompt.strip()))
+    if len(prompts) > MOST_PROMPTS:
         raise ValueError(
-            f"prompts may be at most {MOST_PROMPTS}, including the Run tab's, got {len(found)}"
+            f"prompts may be at most {MOST_PROMPTS}, including the Run tab's, got {len(prompts)}"
         )
-    return found or [first]
+    return prompts or [first]
 
 
 def _explored(

@@ -108,9 +108,9 @@ def recording(number: object, target: str | None = None) -> str:
     lesson = lesson_of(number)
     if lesson is None:
         return ""
-    found = recorded_lesson(lesson.number, recording_of(target)[0])
+    recorded = recorded_lesson(lesson.number, recording_of(target)[0])
     return to_json(
-        content(lesson, found, RECORDED.format(models=models_in_words(target)), RECORDING)
+        content(lesson, recorded, RECORDED.format(models=models_in_words(target)), RECORDING)
     )
 
 
@@ -134,9 +134,9 @@ def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) ->
     lesson = lesson_of(asked.get("lesson"))
     if lesson is None:
         return
-    seen, prompt = asked.get("seen"), asked.get("prompt")
-    keys = frozenset(map(str, seen[-MOST_SEEN:])) if isinstance(seen, list) else frozenset()
-    found, status = None, ""
+    earlier, prompt = asked.get("seen"), asked.get("prompt")
+    keys = frozenset(map(str, earlier[-MOST_SEEN:])) if isinstance(earlier, list) else frozenset()
+    result, status = None, ""
     try:
         chosen = parts.read(values)
         settings = Settings(
@@ -145,20 +145,20 @@ def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) ->
         if isinstance(prompt, str):
             settings = replace(settings, prompt=prompt)
         for status, data in lesson.measure(Trial(catalog, settings, keys)):
-            found = content(lesson, data, LIVE) if data else found
-            yield _message(lesson, status, found, done=False)
+            result = content(lesson, data, LIVE) if data else result
+            yield _message(lesson, status, result, done=False)
     except Exception as error:
         status = parts.failed(error)
-    yield _message(lesson, status, found, done=True)
+    yield _message(lesson, status, result, done=True)
 
 
-def _message(lesson: Lesson, status: str, found: dict[str, Any] | None, *, done: bool) -> str:
+def _message(lesson: Lesson, status: str, result: dict[str, Any] | None, *, done: bool) -> str:
     # Each message contains the whole result, because Gradio may drop all but the last.
     return to_json(
         {
             "lesson": lesson.number,
             "said": status,
-            "content": found,
+            "content": result,
             "done": done,
             "at": fresh_seed(),
         }
@@ -172,7 +172,7 @@ def lesson_in(query: Any) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LessonStep:
     """A title, a text as Markdown, and the question at its end with its choices, if any."""
 
     title: str
@@ -181,23 +181,23 @@ class Step:
     choices: tuple[str, ...] = ()
 
 
-def read_steps(lesson: int) -> list[Step]:
+def read_steps(lesson: int) -> list[LessonStep]:
     """The steps of a lesson; the first is its opening, whose title is the lesson's."""
     return parse((ROOT / "lessons" / f"{lesson}.md").read_text(encoding="utf-8"))
 
 
-def parse(text: str) -> list[Step]:
+def parse(text: str) -> list[LessonStep]:
     """The steps of a file's content. Raises ValueError if it does not start with the lesson's
     title."""
-    before, *found = _HEADING.split(text)
-    if before or not found or found[0]:
+    before, *parts = _HEADING.split(text)
+    if before or not parts or parts[0]:
         raise ValueError(f"a lesson must start with a line '## Title', got {text[:40]!r}")
     steps = []
-    for title, body in zip(found[1::3], found[2::3], strict=True):
+    for title, body in zip(parts[1::3], parts[2::3], strict=True):
         words, *question = _QUESTION.split(body.strip())
         ask, choices = question[:2] if question else ("", "")
         lines = (line.removeprefix("- ") for line in choices.strip().splitlines())
-        steps.append(Step(title, words.strip(), " ".join(ask.split()), tuple(lines)))
+        steps.append(LessonStep(title, words.strip(), " ".join(ask.split()), tuple(lines)))
     return steps
 
 

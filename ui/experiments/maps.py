@@ -191,14 +191,16 @@ def theory(samples: Sequence[Sample], temperature: float, last: int) -> list[flo
 def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
     """The chart: a point with interval per k, the theoretical curve, and a line at plain
     decoding."""
-    found = cells([s for s in samples if s.temperature == temperature])
-    last = max(cell.k for cell in found)
+    measured = cells([s for s in samples if s.temperature == temperature])
+    last = max(cell.k for cell in measured)
     curve = theory(samples, temperature, last)
-    highest = 1.15 * max([1.0, *curve, *(cell.speedup.high or cell.speedup.mean for cell in found)])
+    highest = 1.15 * max(
+        [1.0, *curve, *(cell.speedup.high or cell.speedup.mean for cell in measured)]
+    )
     if curve:
         highest = min(highest, nice_ceiling(2 * max(curve)))
     conclusion = finding(samples, temperature)
-    spread = any(cell.speedup.high is not None for cell in found)
+    spread = any(cell.speedup.high is not None for cell in measured)
     return figure(
         [
             line(
@@ -217,9 +219,9 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
             _measured(
                 f"measured{', with 95% interval' * spread}",
                 "circle-open",
-                [cell for cell in found if not cell.best],
+                [cell for cell in measured if not cell.best],
             ),
-            _measured("may be the fastest", "circle", [cell for cell in found if cell.best]),
+            _measured("may be the fastest", "circle", [cell for cell in measured if cell.best]),
         ],
         takeaway=(
             conclusion if conclusion.startswith("k =") else conclusion[0].upper() + conclusion[1:]
@@ -227,15 +229,15 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
         x={
             "title": {"text": "draft tokens per step, k"},
             "range": [-0.5, last + 0.7],
-            "tickvals": [0, *(c.k for c in found)],
+            "tickvals": [0, *(c.k for c in measured)],
         },
         y={"title": {"text": "× plain"}, "range": [0, highest]},
         height=260,
     )
 
 
-def _measured(name: str, symbol: str, found: Sequence[Cell]) -> dict[str, object]:
-    known = [cell.speedup for cell in found]
+def _measured(name: str, symbol: str, measured: Sequence[Cell]) -> dict[str, object]:
+    known = [cell.speedup for cell in measured]
     above = [(value.high or value.mean) - value.mean for value in known]
     below = [value.mean - (value.low or value.mean) for value in known]
     error = {
@@ -252,11 +254,11 @@ def _measured(name: str, symbol: str, found: Sequence[Cell]) -> dict[str, object
         for _, low, high in known
     ]
     ks, means, hover = (
-        [cell.k for cell in found],
+        [cell.k for cell in measured],
         [value.mean for value in known],
         "k = %{x}: %{y:.2f}× %{customdata}",
     )
     points = line(
         name, ks, means, DRAFT, hover, mode="markers", marker=marker, customdata=intervals
     )
-    return points | {"showlegend": bool(found), "error_y": error if any(above) else None}
+    return points | {"showlegend": bool(measured), "error_y": error if any(above) else None}

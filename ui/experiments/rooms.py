@@ -39,9 +39,8 @@ def text_of(asked: dict[str, Any], name: str, label: str, most: int, *, needed: 
     """The text in a form's field; a ValueError names the field by its label if it is empty or
     longer than `most`."""
     value = asked.get(name)
-    text = (
-        value.replace("\r\n", "\n") if isinstance(value, str) else ""
-    )  # as forms send line breaks
+    # as forms send line breaks
+    text = value.replace("\r\n", "\n") if isinstance(value, str) else ""
     if needed and not text.strip():
         raise ValueError(f"{label} is empty")
     if len(text) > most:
@@ -61,16 +60,16 @@ def answer_form(
     since the form waits."""
 
     def answered(event: gr.EventData, *values: Any) -> Iterator[str]:
-        asked, found = payload(event), dict[str, Any]()
+        asked, fields = payload(event), dict[str, Any]()
         try:
-            found = answer(asked, *values)
+            fields = answer(asked, *values)
         except Exception as error:
             warn(error if isinstance(error, ValueError) else message_of(error), title)
         # Gradio does not send an unchanged value, so each answer is different; the page checks the
         # question's number.
         number = asked.get("asked")
         known = number if type(number) is int and 0 <= number < 2**53 else None
-        yield to_json({"at": fresh_seed(), "asked": known, **found})
+        yield to_json({"at": fresh_seed(), "asked": known, **fields})
 
     # "multiple": Gradio's default "once" would drop a question asked just after an answer.
     asking(answered, inputs, view, trigger_mode="multiple", **queue, **QUIET)

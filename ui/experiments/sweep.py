@@ -182,12 +182,14 @@ def log_speedups(samples: Sequence[Sample], temperature: float) -> dict[int, dic
     plain = {
         (s.prompt, s.seed): s.speed for s in samples if s.temperature == temperature and s.k == 0
     }
-    found: dict[int, dict[Hashable, list[float]]] = {}
+    by_window: dict[int, dict[Hashable, list[float]]] = {}
     for s in samples:
         if s.temperature == temperature and (s.prompt, s.seed) in plain:
-            of_k = found.setdefault(s.k, {})
+            of_k = by_window.setdefault(s.k, {})
             of_k.setdefault(s.prompt, []).append(math.log(s.speed / plain[s.prompt, s.seed]))
-    return {k: {prompt: fmean(logs) for prompt, logs in found[k].items()} for k in sorted(found)}
+    return {
+        k: {prompt: fmean(logs) for prompt, logs in by_window[k].items()} for k in sorted(by_window)
+    }
 
 
 def cells(samples: Sequence[Sample]) -> list[Cell]:

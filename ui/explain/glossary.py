@@ -45,16 +45,16 @@ def linked(sentence: str) -> list[tuple[str, str | None]]:
     """The sentence in pieces, each with the key of its term; the first mention of each term has
     one."""
     pieces: list[tuple[str, str | None]] = []
-    seen: set[str] = set()
+    linked_terms: set[str] = set()
     for part in _QUOTED.split(sentence):
         at = 0
-        for found in () if part.startswith("“") else _PATTERN.finditer(part):
-            term = _FORMS[str(found.lastgroup)]
-            if term.key in seen:
+        for match in () if part.startswith("“") else _PATTERN.finditer(part):
+            term = _FORMS[str(match.lastgroup)]
+            if term.key in linked_terms:
                 continue
-            seen.add(term.key)
-            pieces += [(part[at : found.start()], None), (found[0], term.key)]
-            at = found.end()
+            linked_terms.add(term.key)
+            pieces += [(part[at : match.start()], None), (match[0], term.key)]
+            at = match.end()
         pieces.append((part[at:], None))
     return [piece for piece in pieces if piece[0]]
 

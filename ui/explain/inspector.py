@@ -28,10 +28,8 @@ SHOWN_TOKENS = 6
 LEAST_SHOWN = 0.0001
 LABEL_LENGTH, NAME_LENGTH = 14, 60  # most characters of a token: in the table, and in its tooltip
 NO_DISTRIBUTIONS = "This run recorded no distributions, only the tokens' own probabilities."
-SHOWN, LEAST = (
-    9,
-    0.001,
-)  # most tokens with a bin of their own, and the least probability, under either model, for one
+# most tokens with a bin of their own, and the least probability, under either model, for one
+SHOWN, LEAST = 9, 0.001
 ROUNDING = 1e-3
 OBSTACLES = {
     VerifyStrategy.BLOCK_VERIFICATION: (
@@ -94,9 +92,8 @@ def words(trace: Trace, number: int) -> dict[str, Any]:
 def _details(case: Case) -> list[tuple[str, str]]:
     event = case.event
     block = case.rule == VerifyStrategy.BLOCK_VERIFICATION
-    judged = (
-        event.kind != EventKind.PROPOSED
-    )  # the event contains p already; playback has not shown it
+    # the event contains p already; playback has not shown it
+    judged = event.kind != EventKind.PROPOSED
     numbers = [
         ("target probability p", event.target_prob if judged else None),
         ("draft probability q", event.draft_prob),
@@ -201,9 +198,11 @@ def _tokens_shown(
     if own is not None:
         best[own] = TokenProb(own, event.text or event.token or "", event.target_prob or 0.0)
     best |= {entry.token_id: entry for entry in sorted(entries, key=lambda entry: entry.prob)}
-    seen = [entry for entry in best.values() if entry.token_id == own or entry.prob >= LEAST_SHOWN]
+    listed = [
+        entry for entry in best.values() if entry.token_id == own or entry.prob >= LEAST_SHOWN
+    ]
     ranked = sorted(
-        seen,
+        listed,
         key=lambda entry: (entry.token_id != own, -entry.prob, -target.get(entry.token_id, 0.0)),
     )
     return sorted(
@@ -221,8 +220,8 @@ def redraw_data(trace: Trace, number: int) -> dict[str, Any] | None:
         return {"why": OBSTACLES[case.rule]}
     if case.settings.get("tree"):
         return {"why": OF_TREE}
-    found = bins(case.event)
-    return {"why": UNRECORDED} if found is None else {"bins": [list(each) for each in found]}
+    own = bins(case.event)
+    return {"why": UNRECORDED} if own is None else {"bins": [list(each) for each in own]}
 
 
 def bins(event: Event) -> list[Bin] | None:

@@ -103,13 +103,16 @@ def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -
     what was given."""
     every = [*(field.name for field in fields(Configuration)), "target", "draft", "head"]
     names = {name: PREFIX + name.upper() for name in every}
-    given = {name: environ.get(variable, "").strip() for name, variable in names.items()}
+    settings = {name: environ.get(variable, "").strip() for name, variable in names.items()}
     for name in names.keys() & options.keys():
         if options[name] is not None:
-            names[name], given[name] = f"--{name}", str(options[name])
-    pairs = _pairs(given.pop("pairs"), given.pop("target"), given.pop("draft"), given.pop("head"))
+            names[name], settings[name] = f"--{name}", str(options[name])
+    pairs = _pairs(
+        settings.pop("pairs"), settings.pop("target"), settings.pop("draft"), settings.pop("head")
+    )
     try:
-        return Configuration(pairs=pairs, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+        values: dict[str, Any] = {name: value for name, value in settings.items() if value}
+        return Configuration(pairs=pairs, **values)
     except ValidationError as error:
         raise ValueError(first_problem(error, names)) from None
 
@@ -129,28 +132,28 @@ def _pairs(listed: str, target: str, draft: str, head: str) -> tuple[PairChoice,
         )
     if target or draft or head:
         raise ValueError(f"give either {PREFIX}PAIRS or a target, a draft and a head, not both")
-    found = []
+    pairs = []
     for entry in filter(None, map(str.strip, listed.split(";"))):
         match = re.fullmatch(
             r"([^=+]+?)\s*=\s*([^=+]+?)(?:\s*\+\s*([^=+]+?))?(?:\s*\+\s*([^=+]+))?", entry
         )
         if entry == BUNDLED:
-            found.append(PairChoice(BUNDLED))
+            pairs.append(PairChoice(BUNDLED))
         elif match:
             name, its_target, its_draft, its_head = match.groups()
-            found.append(PairChoice(name, its_target, its_draft, its_head))
+            pairs.append(PairChoice(name, its_target, its_draft, its_head))
         else:
             raise ValueError(
                 f"{PREFIX}PAIRS must list 'Name = target + draft + head' between semicolons, got"
                 f" {entry!r:.200}"
             )
-    names = [pair.name for pair in found]
+    names = [pair.name for pair in pairs]
     if not names or len(set(names)) < len(names):
         raise ValueError(
             f"{PREFIX}PAIRS must list at least one pair, each with a name of its own, got"
             f" {listed!r:.200}"
         )
-    return tuple(found)
+    return tuple(pairs)
 
 
 def cluster_engines(configuration: Configuration, address: str | None) -> dict[str, Engine]:

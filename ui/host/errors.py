@@ -23,9 +23,8 @@ from ui.host.process import shorten_tool_errors
 
 LOGGER = logging.getLogger("naive_speculate.server")
 ENDPOINT = "generate"  # the endpoint for programs
-MOST_CHARACTERS = (
-    300  # longest error message. Ours name the field and quote at most its first 80 characters
-)
+# longest error message. Ours name the field and quote at most its first 80 characters
+MOST_CHARACTERS = 300
 
 
 class Page(gr.Blocks):
@@ -93,14 +92,14 @@ def trail(error: BaseException) -> str:
 
 async def unreadable(_: HttpRequest, error: Exception) -> Response:
     """The answer to a malformed body: which field, and what it should be."""
-    found = error.errors() if isinstance(error, RequestValidationError) else []
+    problems = error.errors() if isinstance(error, RequestValidationError) else []
     detail = [
         {
             "loc": _short(".".join(map(str, one["loc"]))),
             "msg": _short(one["msg"]),
             "type": one["type"],
         }
-        for one in found
+        for one in problems
     ]
     return JSONResponse({"detail": detail[:10]}, 422)
 

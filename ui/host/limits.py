@@ -33,9 +33,8 @@ from ui.host.visitors import address_of
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 TRACES = "/trace"  # the address that accepts traces (see `ui.run.recorded.traces`)
-MAX_BODY_BYTES = (
-    4 * 2**20
-)  # limit for any other call. JSON takes up to 20 times its length in memory
+# limit for any other call. JSON takes up to 20 times its length in memory
+MAX_BODY_BYTES = 4 * 2**20
 MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES  # limit for all bodies that are being received
 BODY_SECONDS = 60.0  # longest time to receive a body
 UNUSED = tuple(
@@ -44,11 +43,8 @@ UNUSED = tuple(
 )
 """Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks
 twenty times a second for changes of the program, for each reader."""
-PREPARED = (
-    "",
-    "/config",
-    "/gradio_api/info",
-)  # answers that take long to prepare, and nothing else
+# answers that take long to prepare, and nothing else
+PREPARED = "", "/config", "/gradio_api/info"
 MOST_SESSION_CHARACTERS = 100  # longest session name; Gradio keeps thousands of them
 KINDS = (
     "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream|mcp"
@@ -108,8 +104,8 @@ class Guard:
         self, scope: Scope, receive: Receive, send: Send, turn: AsyncExitStack
     ) -> None:
         """Answer a request. Its turn ends when the answer begins: the client may read slowly."""
-        found = CALL.search(scope["path"])
-        kind = found[1] if found else ""  # without the part of the address that anybody may write
+        call = CALL.search(scope["path"])
+        kind = call[1] if call else ""  # without the part of the address that anybody may write
         begun = False
 
         async def watched(message: Message) -> None:
@@ -117,9 +113,8 @@ class Guard:
             begun = True
             await turn.aclose()
             if kind in ("run", "api", "mcp") and message.get("status") == 500:
-                message["status"] = (
-                    400  # Gradio answers 500 to any wrong call; our own failures are logged
-                )
+                # Gradio answers 500 to any wrong call; our own failures are logged
+                message["status"] = 400
             if kind and 400 <= message.get("status", 200) < 500:
                 LOGGER.warning("refused %s %s: %d", scope["method"], kind, message["status"])
             try:
@@ -272,9 +267,8 @@ def server_options(
 ) -> dict[str, Any]:
     """The `app_kwargs` of Gradio's `launch`: our middleware for a page, and these routes;
     `before` and `preview` as for `Headers`."""
-    zipped = Middleware(
-        GZipMiddleware, minimum_size=2000, compresslevel=6
-    )  # all but event streams; Gradio zips only its files
+    # all but event streams; Gradio zips only its files
+    zipped = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=6)
     return {
         "routes": [*routes],  # they take precedence over Gradio's
         "middleware": [

@@ -54,9 +54,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error("--ray-address is for --engine ray")
     if (port := os.environ.get("GRADIO_SERVER_PORT")) is not None:
         try:
-            _port(
-                port
-            )  # Gradio reads it also where --port is given, and its error would not name it
+            # Gradio reads it also where --port is given, and its error would not name it
+            _port(port)
         except argparse.ArgumentTypeError as error:
             parser.error(f"GRADIO_SERVER_PORT {error}")
     return args

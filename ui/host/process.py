@@ -132,9 +132,8 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
             if sys.modules.get(name) is module:
                 del sys.modules[name]
         gc.freeze()
-        atexit.register(
-            gc.unfreeze
-        )  # libraries complain about objects that are not collected at exit
+        # libraries complain about objects that are not collected at exit
+        atexit.register(gc.unfreeze)
         gc.enable()
 
 
@@ -144,12 +143,12 @@ def _stand_in(name: str) -> ModuleType:
     module = ModuleType(name)
     module.__spec__ = importlib.util.find_spec(name)
 
-    def attribute(wanted: str) -> Any:
-        if wanted.startswith("__"):  # `inspect` asks every module for its file
-            raise AttributeError(wanted)
+    def attribute(requested: str) -> Any:
+        if requested.startswith("__"):  # `inspect` asks every module for its file
+            raise AttributeError(requested)
         if sys.modules.get(name) is module:
             del sys.modules[name]
-        return getattr(importlib.import_module(name), wanted)
+        return getattr(importlib.import_module(name), requested)
 
     module.__dict__["__getattr__"] = attribute  # PEP 562
     return module
@@ -170,8 +169,8 @@ def trust(listed: Iterable[str], host: str | None) -> None:
             return path
         asked = request.headers.get("x-forwarded-host") or request.headers.get("host") or ""
         host = asked.split(",")[0].strip().lower()
-        found = HOST.fullmatch(host)
-        if found is None or (found[1] or found[2]) not in names:
+        parts = HOST.fullmatch(host)
+        if parts is None or (parts[1] or parts[2]) not in names:
             return path
         secure = (
             request.headers.get("x-forwarded-proto", request.url.scheme).split(",")[0].strip()
@@ -189,8 +188,8 @@ def page_address(request: "Request") -> str:
     """The page's address with a slash at the end, as Gradio derives it (see `trust`)."""
     from gradio import route_utils
 
-    found = route_utils.get_root_url(request, "/", request.scope.get("root_path") or None)
-    return f"{found.rstrip('/')}/"
+    address = route_utils.get_root_url(request, "/", request.scope.get("root_path") or None)
+    return f"{address.rstrip('/')}/"
 
 
 def take_dicts_as_tables() -> None:

@@ -58,9 +58,8 @@ def on_zero_gpu(decode: "Decode") -> "Decode":
         try:
             yield from wrapped(request, flag)
         except gradio.Error as error:
-            plain = unescape(
-                re.sub(r"<[^>]*>", "", f"{error.title}: {error.message}")
-            )  # the page shows it as plain text
+            # the page shows it as plain text
+            plain = unescape(re.sub(r"<[^>]*>", "", f"{error.title}: {error.message}"))
             raise Unavailable(" ".join(plain.split())) from error
 
     return asked

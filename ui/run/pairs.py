@@ -66,9 +66,8 @@ def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> No
             }
 
         inputs, outputs = [parts["pair"], parts["drafter"]], [parts[name] for name in names]
-        event(
-            update, inputs, outputs, preprocess=False, queue=False, **QUIET
-        )  # without preprocessing: see `_looks`
+        # without preprocessing: see `_looks`
+        event(update, inputs, outputs, preprocess=False, queue=False, **QUIET)
 
     def refresh() -> None:
         for name, look in _looks(catalog).items():
@@ -89,9 +88,8 @@ def _looks(catalog: Catalog, pair: Any = "", drafter: Any = None) -> dict[str, d
     pair = pair if isinstance(pair, str) and pair in catalog.pairs else ""
     served = catalog.of(pair)
     chats, lacks = served.engine.about.chat, drafter and drafter not in served.drafters
-    chosen = (
-        {"value": ""} if catalog.missing else {}
-    )  # the default changed, and the new one may have been chosen by name
+    # the default changed, and the new one may have been chosen by name
+    chosen = {"value": ""} if catalog.missing else {}
     return {
         "notice": {"value": render("notice", lines=catalog.notices, loading=bool(catalog.loading))},
         "pair": {"choices": choices(catalog), "visible": len(catalog.pairs) > 1, **chosen},

@@ -21,9 +21,8 @@ from ui.run.settings import Settings, title
 
 FOLDER = ROOT / "recorded"
 SPECULATIVE, PLAIN = FOLDER / "speculative.jsonl", FOLDER / "plain.jsonl"
-START = Settings(
-    prompt=next(iter(EXAMPLES.values())), seed=1
-)  # the settings of the bundled pair's recording
+# the settings of the bundled pair's recording
+START = Settings(prompt=next(iter(EXAMPLES.values())), seed=1)
 SMOLLM2 = Settings(prompt=QUESTIONS[1], seed=7, num_draft_tokens=3)
 OF_TARGETS = {KNOWN["smollm2"].target: (FOLDER / "smollm2", SMOLLM2)}
 """Folders and settings of other pairs' recordings, by the target's name."""
@@ -77,9 +76,8 @@ def opened(name: object, text: object) -> Run:
             )
 
     trace = Trace.from_jsonl(text, max_line=MAX_LINE_CHARACTERS, check=check)
-    engine = (trace[0].settings or {}).get(
-        "engine"
-    )  # the run comes from another engine (`naive_speculate.watch`)
+    # the run comes from another engine (`naive_speculate.watch`)
+    engine = (trace[0].settings or {}).get("engine")
     made = f", a run of {engine:.60}" if isinstance(engine, str) else ""
     return Run(
         trace.row(trace[0].row), size=size, title=f"from {PurePath(str(name)).name[:80]}{made}"

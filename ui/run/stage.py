@@ -301,9 +301,8 @@ def offline_page(run: Run, stage: str) -> str:
     content = {"message": message, "words": words, "drawings": _drawings(run.trace)}
     imports = {}
     for name, text in sorted(modules_for(ENTRIES).items()):
-        script = IMPORT.sub(
-            r'\1"ns/\2.js"', text
-        )  # imports of other scripts are by the names that the import map resolves
+        # imports of other scripts are by the names that the import map resolves
+        script = IMPORT.sub(r'\1"ns/\2.js"', text)
         imports[f"ns/{name}.js"] = (
             f"data:text/javascript;base64,{b64encode(script.encode()).decode()}"
         )

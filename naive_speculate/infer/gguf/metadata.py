@@ -80,17 +80,17 @@ class _Header:
 
     def numbers(self, kinds: str) -> tuple[Any, ...]:
         kinds = "<" + kinds
-        found = struct.unpack_from(kinds, self.content, self.at)
+        values = struct.unpack_from(kinds, self.content, self.at)
         self.at += struct.calcsize(kinds)
-        return found
+        return values
 
     def string(self) -> str:
         (length,) = self.numbers("Q")
-        found = self.content[self.at : self.at + length]
-        if len(found) < length:
+        encoded = self.content[self.at : self.at + length]
+        if len(encoded) < length:
             raise struct.error("the file ends")
         self.at += length
-        return found.decode("utf-8", errors="replace")
+        return encoded.decode("utf-8", errors="replace")
 
     def value(self, kind: int) -> Any:
         if kind == _STRING:

@@ -33,9 +33,8 @@ _PERMUTED = (  # the family whose rotary pairs llama.cpp stores adjacent, not ha
 _FACTORS = "rope_freqs.weight"
 _ENDS = [f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")]
 _Q8_0_BYTES = 2 + BLOCK
-_AT_ONCE = (
-    2**16
-)  # weights that are dequantised at a time; the intermediate values fit a core's cache
+# weights that are dequantised at a time; the intermediate values fit a core's cache
+_AT_ONCE = 2**16
 
 
 def read_gguf_llama(
@@ -108,11 +107,11 @@ def dequantised(
         raise ValueError(f"it has weights of type {tensor.kind}, which is not supported") from None
     if tensor.shape and tensor.shape[-1] % block:
         raise ValueError(f"it has rows of {tensor.shape[-1]} weights in blocks of {block}")
-    found = np.empty(math.prod(tensor.shape), np.float32)
+    values = np.empty(math.prod(tensor.shape), np.float32)
     with open(path, "rb") as file:
         file.seek(tensor.offset)
-        for begin in range(0, len(found), _AT_ONCE):
-            part = found[begin : begin + _AT_ONCE]
+        for begin in range(0, len(values), _AT_ONCE):
+            part = values[begin : begin + _AT_ONCE]
             stored = np.fromfile(file, np.uint8, len(part) // block * size)
             if len(stored) < len(part) // block * size:
                 raise ValueError("it is damaged, or was not copied in full")
@@ -122,7 +121,7 @@ def dequantised(
                 raise ValueError(
                     f"it has weights of type {kind.name}, which is not supported"
                 ) from None
-    return torch.from_numpy(found.reshape(tensor.shape)).to(dtype)
+    return torch.from_numpy(values.reshape(tensor.shape)).to(dtype)
 
 
 def weights_kind(path: Path) -> str:
@@ -214,15 +213,15 @@ def _renamed(config: Any, tensors: Mapping[str, StoredTensor]) -> dict[str, Stor
         part: f"blk.0.{part}" in tensors
         for part in ("attn_q.bias", "attn_output.bias", "attn_q_norm.weight")
     }
-    found: dict[str, StoredTensor] = {}
+    renamed: dict[str, StoredTensor] = {}
     left = dict(tensors)
     for name, shape in expected_shapes(config, *has.values()).items():
         theirs = names.get_name(name, try_suffixes=(".weight", ".bias")) or name
-        tensor = found[name] = left.pop(theirs)
+        tensor = renamed[name] = left.pop(theirs)
         if tensor.shape != shape:
             raise ValueError(
                 f"{theirs} is {list(tensor.shape)}, its metadata require {list(shape)}"
             )
     if left:
         raise ValueError(f"it holds {min(left)}, which is not supported")
-    return found
+    return renamed

@@ -221,12 +221,12 @@ class BlockHead(Head):
         options, keys = self.options, torch.arange(num_keys, device=self.device)
         own = positions[:, None, :, None]
         first, last = own[:, :, :1], own[:, :, -1:]
-        seen = (keys <= last).expand(-1, -1, positions.shape[1], -1)
+        visible = (keys <= last).expand(-1, -1, positions.shape[1], -1)
         causal = window is not None if options.causal is None else options.causal
         if causal:
-            seen = seen & (keys <= own)
+            visible = visible & (keys <= own)
         if window is None:
-            return seen
+            return visible
         if options.window_from_anchor:
-            return seen & (keys >= first - window)
-        return seen & ((keys - own).abs() < window)
+            return visible & (keys >= first - window)
+        return visible & ((keys - own).abs() < window)

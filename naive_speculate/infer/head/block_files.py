@@ -23,9 +23,9 @@ Take = Callable[..., torch.Tensor]
 
 def block_option(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
     """An option in `dflash_config`, else at the top (`_draft_value` of z-lab/dflash)."""
-    found = (config.get(_SECTION) or {}).get(name)
-    found = config.get(name) if found is None else found
-    return default if found is None else found
+    value = (config.get(_SECTION) or {}).get(name)
+    value = config.get(name) if value is None else value
+    return default if value is None else value
 
 
 def mask_token(config: Mapping[str, Any], vocab_size: int) -> int:
@@ -71,14 +71,14 @@ def chain_in(take: Take, config: Mapping[str, Any], kind: str, weights: HeadWeig
     """What draws the block in order, from the tensors of this kind; None for DFlash."""
     d, all_tokens, known = len(weights.norm), len(weights.embedding), len(weights.head)
     sizes = {"d": d, "all_tokens": all_tokens, "known": known}
-    found: Chain | None = None
+    chain: Chain | None = None
     if kind == "dspark":
-        found = _markov(take, config, **sizes)
+        chain = _markov(take, config, **sizes)
     elif kind == "dflash2":
-        found = _selector(take, config, **sizes)
+        chain = _selector(take, config, **sizes)
     elif kind == "xpress":
-        found = _refiner(take, config, **sizes)
-    return found
+        chain = _refiner(take, config, **sizes)
+    return chain
 
 
 def _markov(

@@ -96,10 +96,10 @@ class CandidateSelector(Chain):
 
     def logits(self, block: BlockOutput, index: int, token_ids: torch.Tensor) -> torch.Tensor:
         unary = block.logits[:, index]
-        found, candidates = unary.topk(self.top_k, -1)
+        top, candidates = unary.topk(self.top_k, -1)
         context = F.linear(block.hidden[:, block.first + index], self.projection)
         context = context * F.embedding(token_ids, self.predecessors)
-        scores = found + (F.embedding(candidates, self.successors) @ context[..., None])[..., 0]
+        scores = top + (F.embedding(candidates, self.successors) @ context[..., None])[..., 0]
         return torch.full_like(unary, -torch.inf).scatter_(-1, candidates, scores)
 
     def tensors(self) -> Sequence[torch.Tensor]:

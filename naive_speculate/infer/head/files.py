@@ -42,7 +42,7 @@ def is_head(source: str | Path) -> bool:
         return (
             declares_head(config)
             or declares_block(config)
-            or _declares_assistant(config)
+            or declares_assistant(config)
             or (is_path(name) and "fc.weight" in _tensor_names(name))
         )
     except (
@@ -75,21 +75,18 @@ def declares_block(config: Mapping[str, Any]) -> bool:
     )
 
 
-def _declares_assistant(config: Mapping[str, Any]) -> bool:
+def declares_assistant(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration declares an assistant of Gemma 4."""
     return config.get("model_type") in ("gemma4_assistant", "gemma4_unified_assistant")
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
-    """The kind of a drafter, one of `KINDS`. Raises a `ValueError` that names
+    """The kind of a drafter: "assistant", or one of `KINDS`. Raises a `ValueError` that names
     another one."""
     names = [str(name) for name in config.get("architectures") or ()]
     declared = config.get("speculators_model_type")
-    if _declares_assistant(config):
-        raise ValueError(
-            f"it is a {str(config['model_type'])!r:.80}, a drafter without keys and values of its"
-            " own: it attends to its target's, which is not supported; transformers' generate"
-            " takes it as assistant_model"
-        )
+    if declares_assistant(config):
+        return "assistant"
     if declared == "mtp":
         raise ValueError(
             "it is an 'mtp' drafter of speculators, a layer of its target: write it into the"
@@ -120,10 +117,10 @@ def read_config(name: str) -> dict[str, Any]:
             if is_path(name) and not Path(name).exists()
             else "it has no config.json"
         )
-    found: Any = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
+    config: Any = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(config, dict):
         raise ValueError("its config.json holds no configuration")
-    return found
+    return config
 
 
 def read_tensors(name: str) -> dict[str, torch.Tensor]:
@@ -160,26 +157,26 @@ def target_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) 
     """The hidden states that a head reads, each as the number of target layers before it. Raises
     `ValueError` if they are neither given nor implied, or the weights do not fit them."""
     depth: int | None = getattr(target, "num_layers", None)
-    found = _given_layers(config, depth)
-    if found is None:
+    layers = _given_layers(config, depth)
+    if layers is None:
         if depth is None:
             raise ValueError(f"{_IDS} is missing, and {type(target).__name__} has no num_layers")
-        found = [2, depth // 2, depth - 3]
-        if min(found) < 0:
+        layers = [2, depth // 2, depth - 3]
+        if min(layers) < 0:
             raise ValueError(
-                f"{_IDS} is missing, and a target of {depth} layers has no layer {min(found)}"
+                f"{_IDS} is missing, and a target of {depth} layers has no layer {min(layers)}"
             )
     width, norm, norms = weights.fuse.shape[1], weights.input_norm, weights.layer_norms
-    if width % len(found) or (norm is not None and len(norm) != width):
+    if width % len(layers) or (norm is not None and len(norm) != width):
         raise ValueError(
-            f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(found)} layers"
+            f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(layers)} layers"
         )
-    if norms is not None and norms.shape != (len(found), width // len(found)):
+    if norms is not None and norms.shape != (len(layers), width // len(layers)):
         raise ValueError(
-            f"fc_norm has {len(norms)} weights of {norms.shape[1]}, which do not fit {len(found)}"
+            f"fc_norm has {len(norms)} weights of {norms.shape[1]}, which do not fit {len(layers)}"
             " layers"
         )
-    return found
+    return layers
 
 
 def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
@@ -192,61 +189,61 @@ def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -
     depth = getattr(target, "num_layers", None)
     if "speculators_model_type" in config:  # it numbers the inputs of layers
         name, after = "aux_hidden_state_layer_ids", 0
-        given = config.get(name)
+        layers = config.get(name)
     else:
         name, after = _BLOCK_IDS, 1
-        given = option(config, name, "dflash_config")
-        if given is None and depth is not None:
+        layers = option(config, name, "dflash_config")
+        if layers is None and depth is not None:
             last = len(weights.layers) - 1
-            given = (
+            layers = (
                 [round(1 + index * (depth - 4) / last) for index in range(last + 1)]
                 if last
                 else [depth // 2]
             )
-    if given is None:
+    if layers is None:
         why = "" if after == 0 else f", and {type(target).__name__} has no num_layers"
         raise ValueError(f"{name} is missing{why}")
-    _check_numbers(name, given)
-    if after and depth is not None and depth - 1 in given:
+    _check_numbers(name, layers)
+    if after and depth is not None and depth - 1 in layers:
         raise ValueError(
-            f"{name} {given} has the last layer, whose state z-lab/dflash reads after the target's"
+            f"{name} {layers} has the last layer, whose state z-lab/dflash reads after the target's"
             " final norm, which is not supported"
         )
-    if weights.fuse.shape[1] % len(given):
+    if weights.fuse.shape[1] % len(layers):
         raise ValueError(
-            f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(given)} layers"
+            f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(layers)} layers"
         )
-    return [layer + after for layer in given]
+    return [layer + after for layer in layers]
 
 
 def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | None:
     """The configured layer numbers, each as the number of layers before its hidden state; None
     where there are none."""
     nested = (config.get("eagle_config") or {}).get(_IDS)
-    given = config.get(_IDS) or nested
-    if not given:
+    layers = config.get(_IDS) or nested
+    if not layers:
         return None
-    _check_numbers(_IDS, given)
+    _check_numbers(_IDS, layers)
     if "speculators_model_type" in config:
         outputs, why = False, "they are speculators'"
-    elif depth is not None and max(given) + 1 > depth:
+    elif depth is not None and max(layers) + 1 > depth:
         outputs, why = False, f"the target has {depth} layers"
-    elif depth is not None and given == [1, depth // 2 - 1, depth - 4]:
+    elif depth is not None and layers == [1, depth // 2 - 1, depth - 4]:
         outputs, why = True, "they are SpecForge's default"
     elif config.get(_IDS):
         outputs, why = False, "they are at the top level"
     else:
-        outputs, why = given[0] == 1, f"the first is {given[0]}"
+        outputs, why = layers[0] == 1, f"the first is {layers[0]}"
     _log.info(
-        "%s %s are read as layer %s: %s", _IDS, given, "outputs" if outputs else "inputs", why
+        "%s %s are read as layer %s: %s", _IDS, layers, "outputs" if outputs else "inputs", why
     )
-    return [layer + outputs for layer in given]
+    return [layer + outputs for layer in layers]
 
 
-def _check_numbers(name: str, given: Any) -> None:
+def _check_numbers(name: str, value: Any) -> None:
     if (
-        not isinstance(given, list)
-        or not given
-        or any(type(layer) is not int or layer < 0 for layer in given)
+        not isinstance(value, list)
+        or not value
+        or any(type(layer) is not int or layer < 0 for layer in value)
     ):
-        raise ValueError(f"{name} must be a list of layer numbers, got {given!r:.80}")
+        raise ValueError(f"{name} must be a list of layer numbers, got {value!r:.80}")

@@ -47,11 +47,11 @@ def mtp_tensors(target: Any) -> dict[str, Any]:
     own = re.compile(
         rf"{_PREFIX}(mtp\.(layers\.\d+\.)?|layers\.({after})\.)(?!embed_tokens\.|shared_head\.head\.)"
     )
-    found: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     try:
         for path in tensor_files(source, own.match, fetch=False):
             with safe_open(path, framework="pt") as file:
-                found |= dict.fromkeys(filter(own.match, file.keys()), path)
+                files |= dict.fromkeys(filter(own.match, file.keys()), path)
     except (
         ValueError,
         KeyError,
@@ -60,8 +60,8 @@ def mtp_tensors(target: Any) -> dict[str, Any]:
         SafetensorError,
     ):  # it was not loaded from safetensors
         return {}
-    last = max((_layer(name, target.num_layers) for name in found if _OWN.search(name)), default=0)
-    return {name: path for name, path in found.items() if _layer(name, target.num_layers) <= last}
+    last = max((_layer(name, target.num_layers) for name in files if _OWN.search(name)), default=0)
+    return {name: path for name, path in files.items() if _layer(name, target.num_layers) <= last}
 
 
 def _layer(name: str, num_target_layers: int) -> int:
@@ -138,8 +138,8 @@ class MtpHead:
     @torch.no_grad()
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits of the token that an output predicts, shape `[..., vocab_size]`."""
-        found: torch.Tensor = self._mtp._project_to_logits(hidden)
-        return found
+        logits: torch.Tensor = self._mtp._project_to_logits(hidden)
+        return logits
 
 
 def _load(model: Any, tensors: dict[str, Any], num_target_layers: int) -> Any:

@@ -83,12 +83,12 @@ class OnnxHead(OnnxSession):
             for size in (self.shape.vocab_size, self.shape.hidden_size)
         )
         at = np.array(last, np.int64).reshape(count, each, 1)
-        given = {
+        inputs = {
             name: np.empty((count, 0, width), np.float32) for name, width in self._widths.items()
         }
-        given["features" if of_target else "own_states"] = states.detach().numpy()
+        inputs["features" if of_target else "own_states"] = states.detach().numpy()
         self.run(
-            {"token_ids": token_array(token_ids), "at": at} | given,
+            {"token_ids": token_array(token_ids), "at": at} | inputs,
             rows,
             {"logits": logits, self._state_name: state},
         )

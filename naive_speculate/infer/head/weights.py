@@ -19,13 +19,11 @@ class HeadWeights(LlamaWeights):
     those of the target's tokens, `[vocab_size, d]`, shared with the target if the head has none;
     `norm` is before the logits, and `head` is `[draft_vocab_size, d]`."""
 
-    fuse: (
-        torch.Tensor
-    )  # from the target's hidden states to one of the head's width, `[d, len(layers) * t]`
+    # from the target's hidden states to one of the head's width, `[d, len(layers) * t]`
+    fuse: torch.Tensor
     hidden_norm: torch.Tensor  # norm of the hidden state before attention, `[d]`
-    input_norm: torch.Tensor | None = (
-        None  # norm of the features before they are fused, `[len(layers) * t]`; optional
-    )
+    # norm of the features before they are fused, `[len(layers) * t]`; optional
+    input_norm: torch.Tensor | None = None
     # `[d, d]`; the projected normed hidden state is added to the embedding, and the sum enters
     # layers as in a Llama, similar to multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437,
     # section 2.2). None for EAGLE-3: there the first layer's `attention_norm` norms the embedding,
@@ -35,9 +33,8 @@ class HeadWeights(LlamaWeights):
     # the target token of each of the head's tokens, int64, `[draft_vocab_size]`; None where they
     # are the same
     token_ids: torch.Tensor | None = None
-    norm_before_residual: bool = (
-        False  # for EAGLE-3: whether the residual stream is the normed hidden state
-    )
+    # for EAGLE-3: whether the residual stream is the normed hidden state
+    norm_before_residual: bool = False
     # norms of each target layer's hidden state before fusing, `[len(layers), t]` (EAGLE-3.1's
     # `fc_norm`); optional
     layer_norms: torch.Tensor | None = None

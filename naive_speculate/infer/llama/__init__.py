@@ -3,6 +3,5 @@ Runtime."""
 
 import os
 
-os.environ.setdefault(
-    "ORT_DISABLE_TELEMETRY", "1"
-)  # ONNX Runtime, from 1.29 on, reports models and machine to Microsoft
+# ONNX Runtime, from 1.29 on, reports models and machine to Microsoft
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -37,12 +37,10 @@ _log = logging.getLogger(__name__)
 class Place(NamedTuple):
     """What attention needs of the place of new tokens in a cache."""
 
-    rotation: tuple[
-        torch.Tensor, torch.Tensor
-    ]  # cosines and sines there, `[rows, 1, num_new, head_dim / 2]`
-    masks: Mapping[
-        int | None, torch.Tensor | None
-    ]  # by sliding window; None where all tokens are attended to
+    # cosines and sines there, `[rows, 1, num_new, head_dim / 2]`
+    rotation: tuple[torch.Tensor, torch.Tensor]
+    # by sliding window; None where all tokens are attended to
+    masks: Mapping[int | None, torch.Tensor | None]
     write: Write
 
 
@@ -130,8 +128,8 @@ class Graphs:
         with self._lock:
             if not self._works or (window := self._window(rows, inputs, compute, options)) is None:
                 return None
-            for own, given in zip(window.inputs, inputs, strict=True):
-                own.copy_(given)
+            for own, source in zip(window.inputs, inputs, strict=True):
+                own.copy_(source)
             window.starts.copy_(on_device(rows.lengths, window.starts.device))
             window.replay()
             logits, states = window.result.clone().tensor_split([self._shape.vocab_size], dim=-1)
@@ -147,7 +145,7 @@ class Graphs:
         windows = self._caches.get(rows.cache)
         if windows is None or windows.version != rows.cache.version:
             windows = self._caches[rows.cache] = _Windows(rows.cache.version)
-        key = (rows.indices[0], len(rows.indices), *(given.shape for given in inputs), options)
+        key = (rows.indices[0], len(rows.indices), *(tensor.shape for tensor in inputs), options)
         if key in windows.captured:
             return windows.captured[key]
         if key not in windows.seen or windows.full:
@@ -181,7 +179,7 @@ class Graphs:
         """Capture a forward that reads and writes the rows of the cache's buffers, from a
         position of each on."""
         own, device, capacity = (
-            [given.clone() for given in inputs],
+            [tensor.clone() for tensor in inputs],
             inputs[0].device,
             rows.cache.capacity,
         )
@@ -233,9 +231,8 @@ class CudaCapture:
             ):  # not in __init__: a server that forks must not initialise CUDA before
                 self._pool = torch.cuda.graph_pool_handle()
             if self._side_stream is None:
-                self._side_stream = (
-                    torch.cuda.Stream()
-                )  # one for all, since the pool's memory belongs to its stream
+                # one for all, since the pool's memory belongs to its stream
+                self._side_stream = torch.cuda.Stream()
             current, side = torch.cuda.current_stream(), self._side_stream
             side.wait_stream(current)
             try:
@@ -249,7 +246,6 @@ class CudaCapture:
                 ):
                     result = compute()
             finally:
-                torch.cuda.set_stream(
-                    current
-                )  # after a failed capture torch leaves the side stream current
+                # after a failed capture torch leaves the side stream current
+                torch.cuda.set_stream(current)
         return graph.replay, result

@@ -47,20 +47,20 @@ def row_difference(bits: int | None = None) -> float:
     tokens = torch.arange(ends[-1])[None] * 31 % _SHAPE.vocab_size
     alone = _logits(model, tokens, [*range(_PREFIX, ends[-1] + 1)])
     together = [_logits(model, tokens.expand(rows, -1), ends) for rows in (1, 3)]
-    return max(float((found - alone).abs().max()) for found in together)
+    return max(float((logits - alone).abs().max()) for logits in together)
 
 
 def _logits(model: object, tokens: torch.Tensor, ends: list[int]) -> torch.Tensor:
     """The logits of the tokens from the first of `ends` on, in passes that end at each."""
     cache = RaggedKVCache(len(tokens))
-    found = []
+    parts = []
     for begin, end in pairwise([0, *ends]):
         rows = cache.all_rows()
         rows.cache.require(_SHAPE, torch.float32, torch.device("cpu"))
         count = end - begin
-        found.append(model.forward(tokens[:, begin:end], rows, count)[0])  # type: ignore[attr-defined]
+        parts.append(model.forward(tokens[:, begin:end], rows, count)[0])  # type: ignore[attr-defined]
         rows.advance(count)
-    return torch.cat(found[1:], dim=1)
+    return torch.cat(parts[1:], dim=1)
 
 
 def _weights(random: torch.Generator, bits: int | None) -> LlamaWeights:

@@ -74,14 +74,14 @@ class OnnxSession:
         num_new = token_ids.shape[1]
         lengths = rows.lengths
         rows.cache.reserve(max(lengths) + num_new)
-        given = dict(inputs)
-        given["starts"], given["positions"] = np.array(lengths), rows.positions(num_new).numpy()
+        feeds = dict(inputs)
+        feeds["starts"], feeds["positions"] = np.array(lengths), rows.positions(num_new).numpy()
         for name, window in self._masks.items():
-            given[name] = self._mask(rows.mask(num_new, window=window).numpy(), rows.cache.capacity)
-        given["logits_from"] = np.array([-outputs["logits"].shape[1]])
-        given[EMBEDDED] = self._embedded(given.pop("token_ids"))
+            feeds[name] = self._mask(rows.mask(num_new, window=window).numpy(), rows.cache.capacity)
+        feeds["logits_from"] = np.array([-outputs["logits"].shape[1]])
+        feeds[EMBEDDED] = self._embedded(feeds.pop("token_ids"))
         io = self._binding(rows, tuple(outputs))
-        for name, array in given.items():
+        for name, array in feeds.items():
             io.bind_cpu_input(name, np.asarray(array, order="C"))
         for name, array in outputs.items():
             _bind_array(io.bind_output, name, array)
@@ -103,11 +103,8 @@ class OnnxSession:
             kept = cache.version, self._rotary.up_to(cache.capacity), {}
             self._bindings[cache] = kept
         _, tables, bindings = kept
-        key = (
-            rows.indices[0],
-            len(rows.indices),
-            outputs,
-        )  # an output of an earlier forward must not stay bound
+        # an output of an earlier forward must not stay bound
+        key = rows.indices[0], len(rows.indices), outputs
         if key in bindings:
             return bindings[key]
         io = bindings[key] = self._session.io_binding()
@@ -120,12 +117,12 @@ class OnnxSession:
                 _bind_array(io.bind_output, f"present_{kind}_{index}", buffer[covered].numpy())
         return io
 
-    def _mask(self, seen: Array, capacity: int) -> Array:
+    def _mask(self, visible: Array, capacity: int) -> Array:
         """What is added to the scores of each row of queries, float32 `[b, 1, q, capacity]`, from
         the keys that each may attend to, bool `[b, 1, q, num_keys]`: see
         `GraphBuilder._rows_of_queries`."""
-        mask = np.full((*seen.shape[:-1], capacity), _LOWEST)
-        mask[..., : seen.shape[-1]][seen] = 0
+        mask = np.full((*visible.shape[:-1], capacity), _LOWEST)
+        mask[..., : visible.shape[-1]][visible] = 0
         if self._group == 1:
             return np.concatenate([mask, mask[:, :, -1:]], axis=2)
         return np.tile(mask, (1, 1, self._group, 1))

@@ -70,8 +70,10 @@ class StoredLlama:
         config, name = model.config, model.name_or_path or type(model).__name__
         if (reason := is_supported(config)) is not None:
             raise ValueError(f"model {name}: {reason}")
-        rotary, found = model.model.rotary_emb, model.state_dict()
-        state = LazyTensors({key: tensor.shape for key, tensor in found.items()}, found.__getitem__)
+        rotary, weights = model.model.rotary_emb, model.state_dict()
+        state = LazyTensors(
+            {key: tensor.shape for key, tensor in weights.items()}, weights.__getitem__
+        )
         tied = model.get_input_embeddings().weight is model.get_output_embeddings().weight
         return cls(
             name=name,
@@ -178,10 +180,10 @@ def stored_llama(
 
 
 def _config(folder: Path) -> Any:
-    given = _read_json(folder / "config.json")
+    values = _read_json(folder / "config.json")
     return (
-        full_config(given)
-        if given is not None and given.get("architectures") == ["LlamaForCausalLM"]
+        full_config(values)
+        if values is not None and values.get("architectures") == ["LlamaForCausalLM"]
         else None
     )
 
@@ -190,47 +192,47 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object of a file; None where it is missing or damaged. Raises `ValueError` if it
     holds something else."""
     try:
-        given: Any = json.loads(path.read_text(encoding="utf-8"))
+        values: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         raise ValueError(f"{path.name} holds no JSON object")
-    return given
+    return values
 
 
-def full_config(given: Mapping[str, Any]) -> Any:
+def full_config(values: Mapping[str, Any]) -> Any:
     """A Llama's configuration from a file's values, without transformers' class; None if it is
     incomplete or unexpected."""
-    if given.get("model_type") != "llama":
+    if values.get("model_type") != "llama":
         return None
-    given = _under_current_names(given)
+    values = _under_current_names(values)
     if (
-        any(name not in given for name in REQUIRED)
-        or given.get("attention_bias")
-        or "auto_map" in given
+        any(name not in values for name in REQUIRED)
+        or values.get("attention_bias")
+        or "auto_map" in values
     ):
         return None
-    if any(given[name] is None for name in REQUIRED if name not in ("eos_token_id", "head_dim")):
+    if any(values[name] is None for name in REQUIRED if name not in ("eos_token_id", "head_dim")):
         return None
-    if type(given["tie_word_embeddings"]) is not bool:
+    if type(values["tie_word_embeddings"]) is not bool:
         return None
-    if any(type(given[name]) is not int or given[name] < 1 for name in _SIZES):
+    if any(type(values[name]) is not int or values[name] < 1 for name in _SIZES):
         return None
-    config = SimpleNamespace(**given)
+    config = SimpleNamespace(**values)
     rope = config.rope_parameters
     if not isinstance(rope, dict) or rope.get("rope_type") != "default" or "rope_theta" not in rope:
         return None
     return config if is_supported(config) is None else None
 
 
-def _under_current_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _under_current_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """A configuration under the names of transformers 5."""
-    found = {"dtype": given.get("torch_dtype"), "head_dim": None} | dict(given)
-    if "rope_theta" in given and given.get("rope_scaling") is None:
-        found.setdefault(
-            "rope_parameters", {"rope_type": "default", "rope_theta": given["rope_theta"]}
+    renamed = {"dtype": values.get("torch_dtype"), "head_dim": None} | dict(values)
+    if "rope_theta" in values and values.get("rope_scaling") is None:
+        renamed.setdefault(
+            "rope_parameters", {"rope_type": "default", "rope_theta": values["rope_theta"]}
         )
-    return found
+    return renamed
 
 
 def expected_shapes(
@@ -251,12 +253,12 @@ def expected_shapes(
         layer["self_attn.o_proj.bias"] = (hidden,)
     if head_norms:
         layer |= {f"self_attn.{part}_norm.weight": (head_dim,) for part in "qk"}
-    wanted: dict[str, tuple[int, ...]] = {
+    shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (shape.vocab_size, hidden),
         "model.norm.weight": (hidden,),
     }
     if not config.tie_word_embeddings:
-        wanted["lm_head.weight"] = (shape.vocab_size, hidden)
+        shapes["lm_head.weight"] = (shape.vocab_size, hidden)
     for index in range(shape.num_layers):
-        wanted |= {f"model.layers.{index}.{name}": size for name, size in layer.items()}
-    return wanted
+        shapes |= {f"model.layers.{index}.{name}": size for name, size in layer.items()}
+    return shapes

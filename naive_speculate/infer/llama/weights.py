@@ -52,9 +52,8 @@ class LlamaLayer:
     output: torch.Tensor
     output_bias: torch.Tensor | None
     mlp_norm: torch.Tensor
-    gate_up: (
-        torch.Tensor
-    )  # gate and up projection, concatenated: `[2 * intermediate_size, hidden_size]`
+    # gate and up projection, concatenated: `[2 * intermediate_size, hidden_size]`
+    gate_up: torch.Tensor
     down: torch.Tensor
 
 

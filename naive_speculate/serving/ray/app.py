@@ -26,9 +26,8 @@ from naive_speculate.serving.protocol import About, Load, Request, Unavailable
 from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 
-DEPLOYMENT = (
-    "Decoder"  # name of the deployment; applications that have it are pairs that the page can offer
-)
+# name of the deployment; applications that have it are pairs that the page can offer
+DEPLOYMENT = "Decoder"
 
 LIST_SECONDS = 0.05
 FEW_RUNS = 4
@@ -54,24 +53,20 @@ class DecoderArgs(BaseModel):
     dtype: str = "auto"
     weights: str = "float32"
     device_map: str | None = None
-    max_rows: int = Field(
-        default=MAX_ROWS, ge=1, le=1024
-    )  # most sequences that a replica decodes together
-    max_prompt_tokens: int | None = Field(
-        default=None, ge=1
-    )  # longest prompt; None for the model's limit
+    # most sequences that a replica decodes together
+    max_rows: int = Field(default=MAX_ROWS, ge=1, le=1024)
+    # longest prompt; None for the model's limit
+    max_prompt_tokens: int | None = Field(default=None, ge=1)
     # min_replicas, max_replicas: bounds of the autoscaling
     min_replicas: int = Field(default=1, ge=1)
     max_replicas: int = Field(default=1, ge=1)
     # cpus, gpus: cores and GPUs of a replica; it uses one thread per core
     cpus: float = Field(default=1.0, ge=0)
     gpus: float = Field(default=0.0, ge=0)
-    drain_seconds: float = Field(
-        default=600.0, ge=0
-    )  # longest time that a replica to be stopped continues its runs
-    idle_seconds: float = Field(
-        default=300.0, ge=0
-    )  # least time of surplus before a replica is stopped
+    # longest time that a replica to be stopped continues its runs
+    drain_seconds: float = Field(default=600.0, ge=0)
+    # least time of surplus before a replica is stopped
+    idle_seconds: float = Field(default=300.0, ge=0)
 
 
 class Decoder:

@@ -12,12 +12,10 @@ from typing import Any
 
 # Ray reads these when it is imported.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault(
-    "RAY_ENABLE_AUTO_CONNECT", "0"
-)  # otherwise a thread of Serve that outlives `ray.shutdown` restarts Ray
-os.environ.setdefault(
-    "RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1"
-)  # the default of half a second is longer than many runs
+# otherwise a thread of Serve that outlives `ray.shutdown` restarts Ray
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+# the default of half a second is longer than many runs
+os.environ.setdefault("RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1")
 
 import ray
 import torch
@@ -49,25 +47,25 @@ def connect(address: str | None = None) -> bool:
 
     Ray leaves the cluster, or ends one that was started here, when the process ends or
     `ray.shutdown` is called."""
-    wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
-    if wanted != "auto":
-        _check_reachable(wanted)
+    where = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if where != "auto":
+        _check_reachable(where)
     try:
-        ray.init(address=wanted, ignore_reinit_error=True, **QUIET)
+        ray.init(address=where, ignore_reinit_error=True, **QUIET)
     except ConnectionError as error:
-        if wanted == "auto":
+        if where == "auto":
             if address is None:
                 return False
             raise ClusterError(
                 "no Ray cluster runs on this machine: start one with `ray start --head`"
             ) from None
         raise ClusterError(
-            f"Ray at {wanted} cannot be joined: this machine must be a node of it "
-            f"(`ray start --address={wanted}`): {one_line(error)}"
+            f"Ray at {where} cannot be joined: this machine must be a node of it "
+            f"(`ray start --address={where}`): {one_line(error)}"
         ) from None
     except Exception as error:  # such as other versions of Ray or Python
         raise ClusterError(
-            f"Ray at {wanted} cannot be joined: {type(error).__name__}: {one_line(error)}"
+            f"Ray at {where} cannot be joined: {type(error).__name__}: {one_line(error)}"
         ) from None
     return True
 
@@ -102,10 +100,10 @@ def deploy(name: str, args: DecoderArgs) -> None:
     """Deploy or update an application; returns at once. A `ClusterError` if the cluster has no
     resources for one replica."""
     has = ray.cluster_resources()
-    for kind, wanted in (("CPU", args.cpus), ("GPU", args.gpus)):
-        if wanted > has.get(kind, 0):
+    for kind, amount in (("CPU", args.cpus), ("GPU", args.gpus)):
+        if amount > has.get(kind, 0):
             raise ClusterError(
-                f"a replica of {name!r} needs {wanted:g} {kind}, the whole cluster has"
+                f"a replica of {name!r} needs {amount:g} {kind}, the whole cluster has"
                 f" {has.get(kind, 0):g}"
             )
     serve.start(proxy_location="Disabled", logging_config=LoggingConfig(log_level="WARNING"))
@@ -218,6 +216,6 @@ def _last_line(messages: Iterable[str]) -> str:
 
 def _resources(message: str) -> str:
     text = one_line(message)
-    _, found, rest = text.partition("Resources required for each replica: ")
+    _, marker, rest = text.partition("Resources required for each replica: ")
     required = rest.partition(". Use")[0].replace("total resources available", "free are")
-    return f"a replica needs {required}" if found else text
+    return f"a replica needs {required}" if marker else text

@@ -66,7 +66,7 @@ class RayEngine(Engine):
         self._decode = handle.options(stream=True).decode
         self._replicas = replicas_of(app) or 1
         self._lock = threading.Lock()
-        self._runs: set[_Run] = set()
+        self._runs: set[_Streamed] = set()
         self._closed = threading.Event()
         self._gone = False
         self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
@@ -85,7 +85,7 @@ class RayEngine(Engine):
             waiting = sum(run.rows for run in self._runs if not run.begun)
         if waiting + request.params.num_sequences > self._max_waiting:
             raise Unavailable(FULL.format(waiting))
-        run = _Run(request.params.num_sequences, cancel, self._request_stream(request))
+        run = _Streamed(request.params.num_sequences, cancel, self._request_stream(request))
         with self._lock:
             self._runs.add(run)
         pump(self._lists(request, run), deliver)
@@ -123,25 +123,25 @@ class RayEngine(Engine):
         except BackPressureError:
             raise Unavailable("Too many runs are waiting. Try again in a moment.") from None
 
-    def _lists(self, request: Request, run: "_Run") -> Iterator[list[Event]]:
+    def _lists(self, request: Request, run: "_Streamed") -> Iterator[list[Event]]:
         """A run's lists, retried on other replicas until one begins it, and the events that a
         replica could not send."""
         delivered, tries = DeliveredEvents(run.rows), 1
         try:
             while delivered.unfinished:
-                found = None if run.ended else self._next(run)
-                if isinstance(found, list):
+                batch = None if run.ended else self._next(run)
+                if isinstance(batch, list):
                     run.begun = True
                 elif run.ended == FinishReason.ERROR and not run.begun:
                     raise Unavailable(GONE)
                 elif run.ended:
-                    found = delivered.endings(FinishReason.CANCELLED)
-                elif isinstance(found, str) or found is None or run.begun:
-                    found = delivered.endings(
-                        FinishReason.ERROR, found if isinstance(found, str) else DIED
+                    batch = delivered.endings(FinishReason.CANCELLED)
+                elif isinstance(batch, str) or batch is None or run.begun:
+                    batch = delivered.endings(
+                        FinishReason.ERROR, batch if isinstance(batch, str) else DIED
                     )
-                elif found[0] == "refused":
-                    raise ValueError(found[1])
+                elif batch[0] == "refused":
+                    raise ValueError(batch[1])
                 elif tries == MAX_TRIES:
                     raise Unavailable(DIED_WAITING)
                 else:
@@ -151,20 +151,20 @@ class RayEngine(Engine):
                     if run.ended:  # another thread ended the previous stream just now
                         run.stream.cancel()
                     continue
-                delivered.add(found)
-                yield found
+                delivered.add(batch)
+                yield batch
         finally:
             run.end(FinishReason.CANCELLED)
             with self._lock:
                 self._runs.discard(run)
 
     @staticmethod
-    def _next(run: "_Run") -> list[Event] | Refusal | str | None:
+    def _next(run: "_Streamed") -> list[Event] | Refusal | str | None:
         """What the replica sends: events, a refusal, or why the run failed; None if it sends
         nothing more. A dead replica counts as one that is unavailable."""
-        found: list[Event] | Refusal | None
+        batch: list[Event] | Refusal | None
         try:
-            found = next(run.stream, None)
+            batch = next(run.stream, None)
         except RequestCancelledError:
             run.end(FinishReason.CANCELLED)
             return None
@@ -174,9 +174,9 @@ class RayEngine(Engine):
             return f"Decoding failed: {type(error.cause).__name__}: {error.cause}"
         except (RayServeException, RayError):  # it has died or is unreachable
             return "unavailable", ""
-        return found
+        return batch
 
-    def _end(self, reason: FinishReason, which: "Callable[[_Run], bool]") -> None:
+    def _end(self, reason: FinishReason, which: "Callable[[_Streamed], bool]") -> None:
         with self._lock:
             runs = [run for run in self._runs if which(run)]
         for run in runs:
@@ -190,18 +190,18 @@ class RayEngine(Engine):
             if time.monotonic() - looked < _STATUS_SECONDS:
                 continue
             try:
-                found = replicas_of(self._app)
+                running = replicas_of(self._app)
             except Exception:  # the controller restarts; the next poll succeeds
-                found = self._replicas
-            self._gone = found is None
-            self._replicas = found or 0
+                running = self._replicas
+            self._gone = running is None
+            self._replicas = running or 0
             if self._gone:
                 self._end(FinishReason.ERROR, lambda run: not run.begun)
             looked = time.monotonic()
 
 
 @dataclass(eq=False)
-class _Run:
+class _Streamed:
     """A run of so many rows, and the stream of its current replica; `begun` once anything was
     read."""
 

@@ -42,10 +42,14 @@ class BlockDrafter(SlotDrafter):
             return "this pair has no block drafter"
         return hidden_states_obstacle(pair)
 
-    def room(self, row: SequenceState) -> int:
-        """See `BatchDrafter.room`; a window ends with the block, and nothing can be drafted
+    def max_window(self, row: SequenceState) -> int:
+        """See `BatchDrafter.max_window`; a window ends with the block, and nothing can be drafted
         without a state of the target."""
-        return min(row.room - 1, self.head.options.num_drafts) if self.slots[row].num_tokens else 0
+        return (
+            min(row.num_remaining - 1, self.head.options.num_drafts)
+            if self.slots[row].num_tokens
+            else 0
+        )
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         window = DrawnWindow(rows, limits, self.vocab_size)
@@ -53,7 +57,7 @@ class BlockDrafter(SlotDrafter):
         block = self.head.compute([tokens[-1] for tokens in last], self.view(rows), max(limits))
         token_ids = on_device(last, self.head.device)
         for index in range(block.logits.shape[1]):
-            token_ids = window.draw(self.head.logits_after(block, index, token_ids))
+            token_ids = window.add(self.head.logits_after(block, index, token_ids))
             if window.full:
                 break
         return window.proposal()
@@ -66,9 +70,8 @@ class BlockDrafter(SlotDrafter):
     ) -> None:
         assert features is not None
         kept = [record.outcome.num_accepted + 1 for record in records]
-        going = [
-            index for index, row in enumerate(rows) if not row.ended
-        ]  # the others may have kept less
+        # the others may have kept less
+        going = [index for index, row in enumerate(rows) if not row.ended]
         starts = [len(rows[index].token_ids) - 1 - kept[index] for index in going]
         self.observe(
             [rows[index] for index in going],

@@ -23,8 +23,8 @@ class CopyingDrafter(BatchDrafter, ABC):
 
     new_index: type[Any]  # made from the list of a row's tokens, which grows
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
         self.indexes: dict[SequenceState, Any] = {}
 
     @abstractmethod

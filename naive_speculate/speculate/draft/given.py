@@ -7,9 +7,8 @@ from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
 from naive_speculate.speculate.sequence import SequenceState
 
-GIVEN = (
-    "given"  # its name in a run's settings; it is in no menu, since it needs `Request.given_draft`
-)
+# its name in a run's settings; it is in no menu, since it needs `Request.given_draft`
+GIVEN = "given"
 
 
 class _Given(BatchDrafter):
@@ -22,22 +21,22 @@ class _Given(BatchDrafter):
 
     drafts_trees = False
 
-    def room(self, row: SequenceState) -> int:
-        return super().room(row) if row.num_steps == 0 else 0
+    def max_window(self, row: SequenceState) -> int:
+        return super().max_window(row) if row.num_steps == 0 else 0
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         own = super().propose(rows, [1] * len(rows))
         assert own.probs is not None, "rows with given drafts sample"
-        given = [row.given_draft for row in rows]
+        drafts = [row.given_draft for row in rows]
         width = max(
             min(limit, len(one.draft))
-            for limit, one in zip(limits, given, strict=True)
+            for limit, one in zip(limits, drafts, strict=True)
             if one is not None
         )
         token_ids = own.token_ids.new_zeros(len(rows), width)
         probs = own.probs.new_zeros(len(rows), width, own.probs.shape[-1])
         lengths = []
-        for number, (row, limit, one) in enumerate(zip(rows, limits, given, strict=True)):
+        for number, (row, limit, one) in enumerate(zip(rows, limits, drafts, strict=True)):
             assert one is not None
             assert not isinstance(one.draft, str)
             first, *rest = one.draft

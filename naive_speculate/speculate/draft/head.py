@@ -106,9 +106,9 @@ class HeadDrafter(SlotDrafter):
             own.start = known
         own.slot.keep(own.start)
 
-    def room(self, row: SequenceState) -> int:
-        """See `BatchDrafter.room`; nothing can be drafted without a state of the target."""
-        return row.room - 1 if len(self.histories[row].states) else 0
+    def max_window(self, row: SequenceState) -> int:
+        """See `BatchDrafter.max_window`; nothing can be drafted without a state of the target."""
+        return row.num_remaining - 1 if len(self.histories[row].states) else 0
 
     def ready(self, row: SequenceState) -> bool:
         return len(self.histories[row].states) <= _MAX_QUERY
@@ -143,7 +143,7 @@ class HeadDrafter(SlotDrafter):
         )
         logits, own = self._read(rows, [len(self.histories[row].states) for row in rows])
         while True:
-            token_ids = window.draw(logits)
+            token_ids = window.add(logits)
             if window.full:
                 return window.proposal()
             logits, own = head.forward(token_ids[:, None], own[:, None], view, [0] * len(rows))
@@ -208,12 +208,12 @@ class HeadDrafter(SlotDrafter):
         )
         last = [count - 1 + index for index in range(num_masks + 1) for count in counts]
         view = self.view(rows)
-        found: tuple[torch.Tensor, torch.Tensor] = self.head.forward(
+        result: tuple[torch.Tensor, torch.Tensor] = self.head.forward(
             query, padded, view, last, of_target=True
         )
         for history, count in zip(histories, counts, strict=True):
             history.slot.keep(history.start + count)  # without the padding
-        return found
+        return result
 
 
 class ParallelHeadDrafter(HeadDrafter):
@@ -231,7 +231,7 @@ class ParallelHeadDrafter(HeadDrafter):
         counts = [len(self.histories[row].states) for row in rows]
         logits, _ = self._read(rows, counts, num_masks=max(limits) - 1)
         for each in logits.split(len(rows)):
-            window.draw(each)
+            window.add(each)
             if window.full:
                 break
         return window.proposal()
@@ -278,7 +278,7 @@ class MtpDrafter(HeadDrafter):
         while not window.full:
             own = head.read(self._num_open - 1, token_ids[:, None], own[:, None], view)[:, 0]
             view.advance(1)
-            token_ids = window.draw(head.logits(own))
+            token_ids = window.add(head.logits(own))
         return window.proposal()
 
     def _fill(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> None:
@@ -309,7 +309,7 @@ class MtpDrafter(HeadDrafter):
             hidden = head.read(layer, part, hidden, view, of_target=layer == 0)
             if window is not None and not window.full:
                 own = hidden[each, last]
-                drawn = window.draw(head.logits(own))
+                drawn = window.add(head.logits(own))
                 if layer + 1 < self._num_open:
                     query[each, last + 1 + layer] = drawn
         view.advance(width)

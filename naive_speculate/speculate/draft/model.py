@@ -54,11 +54,11 @@ class ModelDrafter(SlotDrafter):
     def history(self, row: SequenceState) -> list[int]:
         return self.texts[row]
 
-    def room(self, row: SequenceState) -> int:
-        """See `BatchDrafter.room`; a window ends where the draft model's positions do."""
-        room = row.max_length - len(row.token_ids) - 1
+    def max_window(self, row: SequenceState) -> int:
+        """See `BatchDrafter.max_window`; a window ends where the draft model's positions do."""
+        longest = row.max_length - len(row.token_ids) - 1
         positions = self.pool.model.max_positions
-        return room if positions is None else min(room, positions - len(self.texts[row]))
+        return longest if positions is None else min(longest, positions - len(self.texts[row]))
 
     def ready(self, row: SequenceState) -> bool:
         slot = self.slots[row]
@@ -83,7 +83,7 @@ class ModelDrafter(SlotDrafter):
             lengths = None if all(drawing) else [count if is_open else 0 for is_open in drawing]
             logits = self.pool.forward(query, view, num_logits=1, lengths=lengths)
             logits = logits[:, -1]
-            token_ids = window.draw(self._in_target_tokens(logits) if self.translates else logits)
+            token_ids = window.add(self._in_target_tokens(logits) if self.translates else logits)
             if window.full:
                 return window.proposal()
             query = self._in_draft_tokens(token_ids) if self.translates else token_ids
@@ -172,7 +172,7 @@ class DrawnWindow:
         self._probs: list[torch.Tensor] = []
         self._lengths = [0] * len(rows)
 
-    def draw(self, logits: torch.Tensor) -> torch.Tensor:
+    def add(self, logits: torch.Tensor) -> torch.Tensor:
         """Draw each row's next draft; logits `[batch_size, vocab_size or more]`, returns int64
         `[batch_size]`."""
         logits = logits[:, None, : self._vocab_size]

@@ -31,8 +31,10 @@ class NgramIndex:
                 tuple(self.token_ids[self.num_tokens - size : self.num_tokens])
             )
             if position is not None:
-                found = self.token_ids[position : min(position + limit, self.num_tokens)]
-                return Copy(found, [chance(size + index) for index in range(len(found))], position)
+                copied = self.token_ids[position : min(position + limit, self.num_tokens)]
+                return Copy(
+                    copied, [chance(size + index) for index in range(len(copied))], position
+                )
         return NOTHING
 
 

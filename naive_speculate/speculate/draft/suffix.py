@@ -53,9 +53,8 @@ class SuffixDrafter(CopyingDrafter):
             index.trie.follow(node, most(length), MIN_PROB, length)
             for length, node in enumerate(index.matches, start=1)
         ]
-        best = max(
-            reversed(own), key=lambda copy: copy.score, default=NOTHING
-        )  # of equals the longest match
+        # of equals the longest match
+        best = max(reversed(own), key=lambda copy: copy.score, default=NOTHING)
         if self.earlier is None:
             return best
         return max(

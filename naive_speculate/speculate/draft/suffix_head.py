@@ -50,8 +50,8 @@ class SuffixHeadDrafter(HeadDrafter):
         super().fork(row, source)
         self.suffix.fork(row, source)
 
-    def room(self, row: SequenceState) -> int:
-        return row.room - 1
+    def max_window(self, row: SequenceState) -> int:
+        return row.num_remaining - 1
 
     def ready(self, row: SequenceState) -> bool:
         return self.suffix.ready(row) and super().ready(row)
@@ -71,7 +71,7 @@ class SuffixHeadDrafter(HeadDrafter):
             for index, row in enumerate(rows)
             if not copies[index].token_ids
             and to_ask[index] > 0
-            and super(SuffixHeadDrafter, self).room(row) > 0
+            and super(SuffixHeadDrafter, self).max_window(row) > 0
         ]
         copying = [index for index in range(len(rows)) if index not in asking]
         for index, row in enumerate(rows):

@@ -53,12 +53,10 @@ class Copy(NamedTuple):
     """Copied tokens."""
 
     token_ids: list[int]
-    probs: list[
-        float
-    ]  # an estimate, for each token, that the text continues with it; nothing is drawn from these
-    source: (
-        int | None
-    )  # position of the first one in the row's prompt and output; None if it is from elsewhere
+    # an estimate, for each token, that the text continues with it; nothing is drawn from these
+    probs: list[float]
+    # position of the first one in the row's prompt and output; None if it is from elsewhere
+    source: int | None
 
     @property
     def score(self) -> float:
@@ -96,7 +94,7 @@ class SuffixTrie:
                 so on, all shorter than `max_depth`.
         """
         token, here = text[position], (text, position)
-        found: list[Node] = []
+        longer: list[Node] = []
         for depth, node in enumerate((self.root, *matches), start=1):
             node.num_followed += 1
             child = node.children.get(token)
@@ -110,10 +108,10 @@ class SuffixTrie:
                 child.last = position
                 count = child.count
                 if depth < self.max_depth:
-                    found.append(child)
+                    longer.append(child)
             if count >= node.weight:
                 node.heaviest, node.weight = token, count
-        return found
+        return longer
 
     def add(self, text: Sequence[int]) -> None:
         """Count a whole text."""
@@ -227,15 +225,15 @@ class EarlierOutputs:
         """The continuations of a text's ends, shortest end first, as far as they occur in any
         output. `limits`: the most tokens of a copy, by the number of matched tokens; `min_prob`:
         see `SuffixTrie.follow`."""
-        found = []
+        copies = []
         with self._lock:
             for length in range(1, min(len(text), self._trie.max_depth - 1) + 1):
                 branch = self._trie.find(text[len(text) - length :])
                 if branch is None:
                     break
-                found.append(
+                copies.append(
                     self._trie.follow(branch, limits(length), min_prob, length)._replace(
                         source=None
                     )
                 )
-        return found
+        return copies

@@ -18,9 +18,8 @@ from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.text import num_shared
 from naive_speculate.translation import Translation
 
-_CONTEXT = (
-    8  # how many marks back the beginning of a word is searched, to encode it again from there
-)
+# how many marks back the beginning of a word is searched, to encode it again from there
+_CONTEXT = 8
 
 
 class TranslatedDrafter(ModelDrafter):
@@ -171,9 +170,9 @@ class TranslatedHistory:
             length, rest = length + len(text[-1]), decoder.getstate()[0]
             if not rest:
                 ends[length] = position + 1
-        found, offsets = self._translation.encode("".join(text), begins)
+        ids, offsets = self._translation.encode("".join(text), begins)
         new, marks = [], self._marks[: start + 1]
-        for position, (token, (_, until)) in enumerate(zip(found, offsets, strict=True)):
+        for position, (token, (_, until)) in enumerate(zip(ids, offsets, strict=True)):
             if token < self._num_ids:
                 new.append(token)
             if (

@@ -43,9 +43,9 @@ class Sampler(Verifier):
         if draft_probs is not None:
             _expect_shape("draft_probs", draft_probs, (batch_size, width - 1, vocab_size))
             if draft_probs.dtype != target_with_bonus_probs.dtype:
-                wanted = target_with_bonus_probs.dtype
+                dtype = target_with_bonus_probs.dtype
                 raise ValueError(
-                    f"draft_probs must be {wanted} like target_with_bonus_probs, got"
+                    f"draft_probs must be {dtype} like target_with_bonus_probs, got"
                     f" {draft_probs.dtype}"
                 )
         named = {

@@ -90,7 +90,7 @@ class Comparison:
             "threads": f"transformers in {self.peer.threads} threads",
             "new_tokens": self.new_tokens,
             "num_prompts": len(self.prompts),
-            "decoding": {mode: [vars(line) for line in found] for mode, found in lines.items()},
+            "decoding": {mode: [vars(line) for line in own] for mode, own in lines.items()},
             "step_costs": step_costs,
             "by_context": {} if self.quick else self._by_context(),
             "by_batch": {} if self.quick else self._by_batch(),
@@ -216,15 +216,15 @@ class Comparison:
         """Medians of the measurements, plain and with the middle window, for each size, made
         alternately."""
         windows = (0, self.middle)
-        found: dict[int, dict[int, list[float]]] = {
+        times: dict[int, dict[int, list[float]]] = {
             window: {size: [] for size in sizes} for window in windows
         }
         for _, size, window in product(range(repeats), sizes, windows):
-            found[window][size] += measure(window, size)
+            times[window][size] += measure(window, size)
             self.tick(0)
         return {
             window: {size: median(values) for size, values in row.items()}
-            for window, row in found.items()
+            for window, row in times.items()
         }
 
     def _event_overhead(self, repeats: int = 3) -> dict[str, float]:
@@ -245,7 +245,7 @@ class Comparison:
 
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
     """The fastest of the trained drafters with this window, on average over all modes."""
-    every = [line for found in lines.values() for line in found]
+    every = [line for own in lines.values() for line in own]
     names = {
         "model": f"k = {window}",
         "head": f"head, k = {window}",

@@ -4,11 +4,12 @@ what forwards take."""
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from transformers import GenerationConfig
@@ -22,11 +23,14 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.theory import speedup
 
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+R = TypeVar("R")
 _DRAFTS_IN_A_ROW, _REPEATS = 4, 25
 
 
 @dataclass(frozen=True)
-class Run:
+class Decoded:
     """One prompt decoded one way."""
 
     token_ids: list[int]  # the output
@@ -65,7 +69,7 @@ class Way:
     name: str  # its name in tables
     num_draft_tokens: int | str  # draft tokens per step, "auto", or 0 for plain decoding
     ours: bool  # whether it is this decoder
-    decode: Callable[[list[int], int], Run]
+    decode: Callable[[list[int], int], Decoded]
     drafter: str = "model"  # the drafter of this decoder
 
 
@@ -80,7 +84,7 @@ def our_way(
     unless they are options."""
     options = {"num_draft_tokens": num_draft_tokens, "drafter": drafter, "detail": "none"} | options
 
-    def decode(prompt: list[int], seed: int) -> Run:
+    def decode(prompt: list[int], seed: int) -> Decoded:
         # with a seed, "auto" learns no costs, and a head does not round
         seeded = replace(
             params, seed=seed if params.temperature and num_draft_tokens != "auto" else None
@@ -89,7 +93,7 @@ def our_way(
         result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began
         steps, before = result.metrics.num_spec_steps, prompt_seconds(result.metrics)
-        return Run(list(result.token_ids), seconds, steps, result.trace.events, before)
+        return Decoded(list(result.token_ids), seconds, steps, result.trace.events, before)
 
     name = "plain" if num_draft_tokens == 0 else f"k = {num_draft_tokens}"
     if strategy := options.get("verify_strategy"):
@@ -140,7 +144,7 @@ class Transformers:
             **drawn,
         )
 
-        def decode(prompt: list[int], seed: int) -> Run:
+        def decode(prompt: list[int], seed: int) -> Decoded:
             torch.manual_seed(seed)
             query = torch.tensor([prompt], device=self.target.device)
             options: dict[str, Any] = {}
@@ -165,7 +169,7 @@ class Transformers:
             # Its first forward reads the prompt, and gives a token as later forwards do.
             step = (began + seconds - self.second) / max(1, self.forwards - 1)
             reading = max(0.0, self.second - began - step) if self.forwards > 1 else 0.0
-            return Run(token_ids, seconds, self.forwards, prompt_seconds=reading)
+            return Decoded(token_ids, seconds, self.forwards, prompt_seconds=reading)
 
         how = f"k = {num_draft_tokens}" if num_draft_tokens else "plain"
         return Way(
@@ -186,16 +190,19 @@ class Line:
     same prompts."""
 
     def __init__(
-        self, way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTable | None = None
+        self,
+        way: Way,
+        runs: Sequence[Decoded],
+        plain: Sequence[Decoded],
+        costs: CostTable | None = None,
     ) -> None:
         pairs = list(zip(runs, plain, strict=True))
         steps = [summarize(run.events) for run in runs if run.events]
         whole, k = summarize(event for run in runs for event in run.events), way.num_draft_tokens
         self.name, self.num_draft_tokens, self.ours = way.name, k, way.ours
         self.questions = len(runs)  # number of prompts
-        self.tokens_per_second = median(
-            run.speed for run in runs
-        )  # median over the prompts, prompt processing included
+        # median over the prompts, prompt processing included
+        self.tokens_per_second = median(run.speed for run in runs)
         # Speed relative to this decoder's plain decoding, over the prompts (see `ratio_of`); the
         # same after the prompt; its 95% interval.
         self.over_plain = _over(runs, plain, "speed").mean
@@ -227,22 +234,35 @@ class Line:
         self.same_as_plain = fmean(run.token_ids == other.token_ids for run, other in pairs)
 
 
-def _over(runs: Sequence[Run], others: Sequence[Run], speed: str) -> Estimate:
+def _over(runs: Sequence[Decoded], others: Sequence[Decoded], speed: str) -> Estimate:
     return ratio_of(logs_of(*([getattr(one, speed) for one in each] for each in (runs, others))))
+
+
+def in_turn(ways: Mapping[K, Callable[[T], R]], inputs: Iterable[T]) -> Iterator[dict[K, R]]:
+    """Run every way on each input, one input after the other, since a machine's speed changes
+    over minutes; the order rotates with every input. Yields each input's results in the order of
+    the ways."""
+    keys = list(ways)
+    for number, one in enumerate(inputs):
+        first = number % len(keys)
+        results = {key: ways[key](one) for key in (*keys[first:], *keys[:first])}
+        yield {key: results[key] for key in keys}
 
 
 def decode_all(
     ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None] = lambda _: None
-) -> Iterator[list[Run]]:
-    """Decode every prompt every way, alternately; the order rotates with every prompt. Yields
-    each prompt's runs in the order of the ways; `tick` is called after each run, with the
-    prompt's number, which is also the seed."""
-    for number, prompt in enumerate(prompts):
-        first, runs = number % len(ways), dict[int, Run]()
-        for index in (*range(first, len(ways)), *range(first)):
-            runs[index] = ways[index].decode(prompt, number)
-            tick(number)
-        yield [runs[index] for index in range(len(ways))]
+) -> Iterator[list[Decoded]]:
+    """Decode every prompt every way, in turn. Yields each prompt's runs in the order of the ways;
+    `tick` is called after each run, with the prompt's number, which is also the seed."""
+
+    def decode(way: Way, number: int) -> Decoded:
+        run = way.decode(prompts[number], number)
+        tick(number)
+        return run
+
+    timed = {index: partial(decode, way) for index, way in enumerate(ways)}
+    for runs in in_turn(timed, range(len(prompts))):
+        yield list(runs.values())
 
 
 def forward_costs(
@@ -259,30 +279,29 @@ def forward_costs(
     timers += [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
     seconds: list[list[float]] = [[] for _ in timers]
     for _ in range(_REPEATS + 2):
-        for timer, found in zip(timers, seconds, strict=True):
-            found.append(timer())
-    ms = [median(found[2:]) * 1e3 for found in seconds]  # the first two are warm-up
+        for timer, times in zip(timers, seconds, strict=True):
+            times.append(timer())
+    ms = [median(times[2:]) * 1e3 for times in seconds]  # the first two are warm-up
     return ms[0], ms[1:]
 
 
 def memory_mib(device: torch.device) -> dict[str, float]:
     """The peak memory of this process, on systems with POSIX's `getrusage`, and of torch on
     CUDA."""
-    found = {}
+    peaks = {}
     with suppress(ImportError):  # Windows
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        found["process"] = peak / (
-            2**20 if sys.platform == "darwin" else 2**10
-        )  # macOS counts bytes, others kilobytes
+        # macOS counts bytes, others kilobytes
+        peaks["process"] = peak / (2**20 if sys.platform == "darwin" else 2**10)
     if device.type == "cuda":
-        found["device"] = torch.cuda.max_memory_allocated(device) / 2**20
-    return found
+        peaks["device"] = torch.cuda.max_memory_allocated(device) / 2**20
+    return peaks
 
 
 def lines_of(
-    ways: Sequence[Way], answers: Iterable[list[Run]], costs: CostTable | None = None
+    ways: Sequence[Way], answers: Iterable[list[Decoded]], costs: CostTable | None = None
 ) -> list[Line]:
     """The figures of all ways, the first of which is plain decoding; `answers` have a run per
     way."""

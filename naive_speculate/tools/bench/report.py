@@ -102,8 +102,8 @@ def show_suite(report: dict[str, Any], console: Console) -> None:
     """Print the report of a suite, one row per category and drafter."""
     console.print(_summary_line(report))
     cells = []
-    for category, found in _rows(report):
-        for number, (drafter, one) in enumerate(found.items()):
+    for category, lines in _rows(report):
+        for number, (drafter, one) in enumerate(lines.items()):
             interval = "–".join(f"{end:.2f}" for end in one["decoding_interval"] or ())
             words = {
                 "category": "" if number else category,
@@ -112,7 +112,7 @@ def show_suite(report: dict[str, Any], console: Console) -> None:
             }
             cells.append(_cells(_OF_SUITE, one | words))
     made = table(cells, left=["category", "drafter"])
-    for last in accumulate(len(found) for _, found in _rows(report)):
+    for last in accumulate(len(lines) for _, lines in _rows(report)):
         made.rows[last - 1].end_section = True
     console.print(made)
     for sentence in _means(list(report["categories"].values())):
@@ -166,8 +166,8 @@ def _summary_line(report: dict[str, Any]) -> str:
 
 def _rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """The categories, and "overall" if there are several."""
-    found = list(report["categories"].items())
-    return found if len(found) == 1 else [*found, ("overall", report["overall"])]
+    categories = list(report["categories"].items())
+    return categories if len(categories) == 1 else [*categories, ("overall", report["overall"])]
 
 
 def save_plots(report: dict[str, Any], folder: Path) -> list[Path]:
@@ -217,7 +217,7 @@ def suite_svg(report: dict[str, Any]) -> str:
     """The plot: speed after the prompt relative to plain decoding per category and drafter, with
     its interval."""
     drafters = [name for name in report["overall"] if name != NONE]
-    every = [one for _, found in _rows(report) for one in found.values()]
+    every = [one for _, lines in _rows(report) for one in lines.values()]
     most = max(
         value
         for one in every
@@ -232,10 +232,10 @@ def suite_svg(report: dict[str, Any]) -> str:
             f' text-anchor="{anchor}">{html.escape(text)}</text>'
         )
 
-    for category, found in _rows(report):
+    for category, lines in _rows(report):
         body.append(words(10, category))
         for number, name in enumerate(drafters):
-            one, color = found[name], _COLORS[number % len(_COLORS)]
+            one, color = lines[name], _COLORS[number % len(_COLORS)]
             ratio = one["decoding_over_plain"]
             width, between = ratio * scale, one["decoding_interval"] or [ratio] * 2
             low, high = (_NAMES + value * scale for value in between)

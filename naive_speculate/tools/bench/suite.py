@@ -18,7 +18,7 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.request import Request
 from naive_speculate.tools.bench.measure import (
-    Run,
+    Decoded,
     Transformers,
     Way,
     decode_all,
@@ -42,8 +42,8 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
     """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each
     category. Raises `ValueError`, naming the line that is not such a question, or the file if it
     has none; `OSError` if it cannot be read."""
-    found: list[Question] = []
-    seen: Counter[str] = Counter()
+    questions: list[Question] = []
+    counts: Counter[str] = Counter()
     for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -66,20 +66,20 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
             raise ValueError(
                 f'{where}: "turns" must be a list that begins with a string, got {turns!r:.80}'
             )
-        seen[category] += 1
-        if limit is None or seen[category] <= limit:
-            found.append(Question(category, turns[0], number))
-    if not found:
+        counts[category] += 1
+        if limit is None or counts[category] <= limit:
+            questions.append(Question(category, turns[0], number))
+    if not questions:
         raise ValueError(f"--suite {path}: the file has no questions")
-    return found
+    return questions
 
 
-def drafters_of(given: str | None) -> list[str] | None:
+def drafters_of(text: str | None) -> list[str] | None:
     """The drafters in a comma-separated list, with a tree or `argmax` after a colon if wanted;
     None if no list is given. Raises `ValueError` if one is not registered."""
-    if given is None:
+    if text is None:
         return None
-    names = [name.strip() for name in given.split(",")]
+    names = [name.strip() for name in text.split(",")]
     for name in names:
         if name != NONE and name.partition(":")[0] not in DRAFTERS:
             raise ValueError(
@@ -139,17 +139,17 @@ def ways_of(
 def figures(
     ways: Sequence[Way],
     questions: Sequence[Question],
-    answers: Sequence[list[Run]],
+    answers: Sequence[list[Decoded]],
     temperature: float,
 ) -> dict[str, Any]:
     """Figures by category and way, and overall, of the first questions, whose `answers` have a
     run per way."""
 
-    def lines(some: Sequence[list[Run]]) -> dict[str, dict[str, Any]]:
+    def lines(some: Sequence[list[Decoded]]) -> dict[str, dict[str, Any]]:
         unknown = {} if temperature == 0 else {"same_as_plain": None}
         return {line.name: vars(line) | unknown for line in lines_of(ways, some)}
 
-    by_category: dict[str, list[list[Run]]] = {}
+    by_category: dict[str, list[list[Decoded]]] = {}
     for question, runs in zip(questions, answers, strict=False):
         by_category.setdefault(question.category, []).append(runs)
     return {
@@ -160,10 +160,10 @@ def figures(
 
 def answers_of(
     ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None]
-) -> tuple[list[list[Run]], bool]:
+) -> tuple[list[list[Decoded]], bool]:
     """The runs of each prompt, and whether Ctrl-C ended them after the last complete question;
     the first is decoded before, to warm up."""
-    answers: list[list[Run]] = []
+    answers: list[list[Decoded]] = []
     try:
         for way in ways:
             way.decode(prompts[0], 0)

@@ -67,28 +67,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one if other.startswith(one) else one.removesuffix("\n")
         for one, other in ((args.a, args.b), (args.b, args.a))
     )
-    found = differ(args.target, args.prompt_file, a, b, **options)
+    difference = differ(args.target, args.prompt_file, a, b, **options)
     if args.json:
-        print_json(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(json.dumps(difference.to_dict(), ensure_ascii=False))
     else:
-        show(found, Console(highlight=False))
-    return 0 if found.verdict in BOTH_RIGHT else 1
+        show(difference, Console(highlight=False))
+    return 0 if difference.verdict in BOTH_RIGHT else 1
 
 
-def show(found: Difference, console: Console) -> None:
+def show(difference: Difference, console: Console) -> None:
     """Print the divergence, the margins and the verdict."""
-    if found.index is not None:
-        console.print(f"The first {found.index} tokens are the same. Then:", soft_wrap=True)
-        for name, token in (("A", found.token_a), ("B", found.token_b)):
-            line = Text(f"  {name}  …{visible(found.before)}", "dim", end="")
+    if difference.index is not None:
+        console.print(f"The first {difference.index} tokens are the same. Then:", soft_wrap=True)
+        for name, token in (("A", difference.token_a), ("B", difference.token_b)):
+            line = Text(f"  {name}  …{visible(difference.before)}", "dim", end="")
             console.print(line, Text(visible(token), "bold reverse"), sep="", soft_wrap=True)
-    if found.margins:
+    if difference.margins:
         table = Table(title="log p at the first divergence, in nats")
         for heading in ("dtype", "rows", "A", "B", "margin A − B", "top two tokens"):
             table.add_column(
                 heading, justify="left" if heading in ("dtype", "top two tokens") else "right"
             )
-        for m in found.margins:
+        for m in difference.margins:
             numbers = (f"{m.log_prob_a:.4f}", f"{m.log_prob_b:.4f}", f"{m.margin:+.4f}")
             table.add_row(
                 m.dtype,
@@ -98,9 +98,10 @@ def show(found: Difference, console: Console) -> None:
             )
         console.print(table)
         console.print(
-            f"Rounding moves such margins by up to {found.rounding:.4f} nats in this text.",
+            f"Rounding moves such margins by up to {difference.rounding:.4f} nats in this text.",
             soft_wrap=True,
         )
     console.print(
-        Text(f"{found.verdict.value.capitalize()}. {found.explanation}", "bold"), soft_wrap=True
+        Text(f"{difference.verdict.value.capitalize()}. {difference.explanation}", "bold"),
+        soft_wrap=True,
     )

@@ -54,7 +54,7 @@ class Margin:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Likelihood:
     """How one text fits the target."""
 
     prompt: str  # the form of the prompt under which the text fits best
@@ -81,15 +81,14 @@ class Difference:
     # token_a, token_b: the first tokens that differ
     token_a: str = ""
     token_b: str = ""
-    margins: tuple[
-        Margin, ...
-    ] = ()  # at the divergence: float32 and half precision, one row and k + 1 rows
+    # at the divergence: float32 and half precision, one row and k + 1 rows
+    margins: tuple[Margin, ...] = ()
     # the largest change of a margin between the two dtypes at the last positions before the
     # divergence, in nats
     rounding: float = 0.0
     # a, b: how each text fits the target
-    a: Reading | None = None
-    b: Reading | None = None
+    a: Likelihood | None = None
+    b: Likelihood | None = None
 
     to_dict = asdict
 
@@ -112,12 +111,12 @@ class _Text:
             else 1.0
         )
 
-    def reading(self, rounding: float) -> Reading:
+    def likelihood(self, rounding: float) -> Likelihood:
         share, ids = self.greedy(rounding), torch.tensor(self.answer)
         if share == 1:
-            return Reading(self.form, 1.0, 0.0, 1.0)
+            return Likelihood(self.form, 1.0, 0.0, 1.0)
         temperature = fitted_temperature(self.logits, ids)
-        return Reading(
+        return Likelihood(
             self.form,
             round(share, 4),
             temperature,
@@ -199,15 +198,15 @@ def compare(
     ]
     rounding = _rounding(full, half, prefix)
     # Of forms that fit equally well, the first.
-    readings = [
-        max(forms, key=lambda text: text.greedy(rounding)).reading(rounding)
+    likelihoods = [
+        max(forms, key=lambda text: text.greedy(rounding)).likelihood(rounding)
         for forms in (read_a, read_b)
     ]
     margins = () if None in ids else _margins_at(full, half, prefix, ids, num_draft_tokens + 1)
-    verdict, explanation = _judge(margins, rounding, readings, names, greedy)
+    verdict, explanation = _judge(margins, rounding, likelihoods, names, greedy)
     before = "".join(vocabulary.texts(prefix[-24:]))
     return Difference(
-        verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings
+        verdict, explanation, index, before, names[0], names[1], margins, rounding, *likelihoods
     )
 
 
@@ -279,24 +278,24 @@ def _margins_at(
     return tuple(margins)
 
 
-def _at_best(name: str, reading: Reading) -> str:
+def _at_best(name: str, likelihood: Likelihood) -> str:
     """What the temperature under which a text is most probable says about it."""
-    if reading.temperature == 0:
+    if likelihood.temperature == 0:
         return f"Text {name} is the target's greedy text, as at temperature 0."
     return (
-        f"Text {name} looks like a sample at temperature {reading.temperature:g}:"
-        f" {reading.greedy:.0%} of its tokens are the target's most probable ones."
+        f"Text {name} looks like a sample at temperature {likelihood.temperature:g}:"
+        f" {likelihood.greedy:.0%} of its tokens are the target's most probable ones."
     )
 
 
 def _judge(
     margins: Sequence[Margin],
     rounding: float,
-    readings: Sequence[Reading],
+    likelihoods: Sequence[Likelihood],
     names: Sequence[str],
     greedy: bool,
 ) -> tuple[Verdict, str]:
-    a, b = readings
+    a, b = likelihoods
     apart = abs(margins[0].margin) if margins else float("nan")
     flips = len({m.margin > 0 for m in margins}) > 1
     on_top = {text for m in margins for text in m.top} >= set(names) - {END}

@@ -29,13 +29,13 @@ def read_spec_bench(text: str) -> Reading | None:
             methods[str(answer.get("model_id"))].append(one)
     speeds: dict[bool, tuple[float, float]] = {True: (0.0, 0.0), False: (0.0, 0.0)}
     parts = list[Part]()
-    for found in methods.values():
-        drafts = any(part.accepted for part, *_ in found)
-        parts += [part for part, *_ in found] if drafts else []
+    for answers in methods.values():
+        drafts = any(part.accepted for part, *_ in answers)
+        parts += [part for part, *_ in answers] if drafts else []
         tokens, seconds = speeds[drafts]
         speeds[drafts] = (
-            tokens + sum(number for _, number, _ in found),
-            seconds + sum(time for *_, time in found),
+            tokens + sum(number for _, number, _ in answers),
+            seconds + sum(time for *_, time in answers),
         )
     if not parts:
         return None

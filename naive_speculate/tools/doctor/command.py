@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add, speed = (
         parser.add_argument,
-        parsed(float, "a positive number", lambda found: 0 < found < math.inf),
+        parsed(float, "a positive number", lambda value: 0 < value < math.inf),
     )
     add(
         "files",
@@ -120,11 +120,11 @@ def _this_machine(args: argparse.Namespace) -> int:
 
     if args.files:
         raise ValueError(f"give either --this-machine or logs, got {args.files[0]!r:.80} too")
-    found = measured()
+    measurement = measured()
     if args.json:
-        print_json(json.dumps(found, ensure_ascii=False, allow_nan=False))
+        print_json(json.dumps(measurement, ensure_ascii=False, allow_nan=False))
     else:
-        show(found, Output(_WIDTH))
+        show(measurement, Output(_WIDTH))
     return 0
 
 
@@ -143,13 +143,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
     table, basis = from_words(" / ".join(sizes) if all(sizes) else draft or "", verify or "")
     reading = _read(args.files or ["-"])
-    given = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
+    speeds = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
     reading = replace(
-        reading, **{name: speed for name, speed in given.items() if speed is not None}
+        reading, **{name: speed for name, speed in speeds.items() if speed is not None}
     )
-    found = diagnose(reading, table, num_draft_tokens=args.num_draft_tokens)
+    diagnosis = diagnose(reading, table, num_draft_tokens=args.num_draft_tokens)
     if args.profile is not None:
-        profile = json.dumps(found.profile(), indent=2, ensure_ascii=False, allow_nan=False)
+        profile = json.dumps(diagnosis.profile(), indent=2, ensure_ascii=False, allow_nan=False)
         try:
             Path(args.profile).write_text(profile + "\n", encoding="utf-8", newline="\n")
         except OSError as error:
@@ -159,11 +159,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.against:
         other = diagnose(_read(args.against), table, num_draft_tokens=args.num_draft_tokens)
         if args.json:
-            print_json(json.dumps(to_dict(found, other), ensure_ascii=False, allow_nan=False))
+            print_json(json.dumps(to_dict(diagnosis, other), ensure_ascii=False, allow_nan=False))
         else:
-            show_comparison(found, other, Output(_WIDTH))
+            show_comparison(diagnosis, other, Output(_WIDTH))
     elif args.json:
-        print_json(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        print_json(json.dumps(diagnosis.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
-        show(found, Output(_WIDTH), basis)
+        show(diagnosis, Output(_WIDTH), basis)
     return 0

@@ -16,36 +16,36 @@ _SURE = 3.0  # standard errors from which chance does not explain a difference
 _SHARE = "draft tokens accepted"
 
 
-def compared(found: Diagnosis, other: Diagnosis) -> list[str]:
+def compared(diagnosis: Diagnosis, other: Diagnosis) -> list[str]:
     """Sentences on the difference of two diagnoses, A and B."""
-    lines = [*_windows(found, other), *_alphas(found, other), *_indices(found, other)]
-    engines = found.reading.engine, other.reading.engine
+    lines = [*_windows(diagnosis, other), *_alphas(diagnosis, other), *_indices(diagnosis, other)]
+    engines = diagnosis.reading.engine, other.reading.engine
     if engines[0] != engines[1]:
         lines += ["The engines accept by different rules.", *(rule(name)[0] for name in engines)]
     return lines
 
 
-def to_dict(found: Diagnosis, other: Diagnosis) -> dict[str, Any]:
+def to_dict(diagnosis: Diagnosis, other: Diagnosis) -> dict[str, Any]:
     """Both diagnoses and the sentences, as plain JSON values."""
-    both = {"diagnosis": found.to_dict(), "against": other.to_dict()}
-    return both | {"comparison": compared(found, other)}
+    both = {"diagnosis": diagnosis.to_dict(), "against": other.to_dict()}
+    return both | {"comparison": compared(diagnosis, other)}
 
 
-def show_comparison(found: Diagnosis, other: Diagnosis, console: Console) -> None:
+def show_comparison(diagnosis: Diagnosis, other: Diagnosis, console: Console) -> None:
     """Print the figures side by side, and the sentences."""
-    ours, theirs = figures(found), figures(other)
+    ours, theirs = figures(diagnosis), figures(other)
     names = [name for name in ours if name != "processes"]
     names += [name for name in theirs if name not in ours and name != "processes"]
-    rows = [{"": "engine", "A": found.reading.engine, "B": other.reading.engine}]
+    rows = [{"": "engine", "A": diagnosis.reading.engine, "B": other.reading.engine}]
     rows += [{"": name, "A": ours.get(name, "–"), "B": theirs.get(name, "–")} for name in names]
     console.print(table(rows, left=[""], box=None, pad_edge=False))
-    console.print("", Text("\n".join(compared(found, other))), sep="\n")
+    console.print("", Text("\n".join(compared(diagnosis, other))), sep="\n")
 
 
-def _windows(found: Diagnosis, other: Diagnosis) -> list[str]:
+def _windows(diagnosis: Diagnosis, other: Diagnosis) -> list[str]:
     """Why shares of accepted draft tokens are not compared where k differs."""
-    k, other_k = found.num_draft_tokens, other.num_draft_tokens
-    shares = found.draft_acceptance_rate, other.draft_acceptance_rate
+    k, other_k = diagnosis.num_draft_tokens, other.num_draft_tokens
+    shares = diagnosis.draft_acceptance_rate, other.draft_acceptance_rate
     if None in shares:
         return []
     if k is None or other_k is None:
@@ -54,18 +54,18 @@ def _windows(found: Diagnosis, other: Diagnosis) -> list[str]:
         return []
     words = f"k is {k:.3g} in A and {other_k:.3g} in B. {ARITHMETIC}"
     at = round(other_k)
-    if 1 <= at <= len(found.windows):
-        share = (found.windows[at - 1].tokens - 1) / at
+    if 1 <= at <= len(diagnosis.windows):
+        share = (diagnosis.windows[at - 1].tokens - 1) / at
         words += f" With k = {at}, A would accept {share:.1%}; B accepts {shares[1]:.1%}."
     return [words]
 
 
-def _alphas(found: Diagnosis, other: Diagnosis) -> list[str]:
-    alpha, other_alpha = found.alpha, other.alpha
+def _alphas(diagnosis: Diagnosis, other: Diagnosis) -> list[str]:
+    alpha, other_alpha = diagnosis.alpha, other.alpha
     if alpha is None or other_alpha is None:
         return ["α is unknown in one of them (--num-draft-tokens)."]
     words = f"α is {alpha:.3f} in A and {other_alpha:.3f} in B"
-    errors = found.alpha_error, other.alpha_error
+    errors = diagnosis.alpha_error, other.alpha_error
     if errors[0] is None or errors[1] is None:
         return [f"{words}; the steps are not counted, so chance is not excluded."]
     spread = math.hypot(errors[0], errors[1])
@@ -79,9 +79,9 @@ def _alphas(found: Diagnosis, other: Diagnosis) -> list[str]:
     ]
 
 
-def _indices(found: Diagnosis, other: Diagnosis) -> list[str]:
+def _indices(diagnosis: Diagnosis, other: Diagnosis) -> list[str]:
     """The index at which acceptance differs most, of windows that reach it."""
-    pairs = zip(found.conditional, other.conditional, strict=False)
+    pairs = zip(diagnosis.conditional, other.conditional, strict=False)
     gaps = [
         (abs(one - two), index, one, two)
         for index, (one, two) in enumerate(pairs)

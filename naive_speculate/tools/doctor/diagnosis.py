@@ -63,9 +63,8 @@ class Window:
     tokens: float  # tokens per step, the target's own included
     # whether all its indices have rates; otherwise the last rate, or α, is used for the rest
     measured: bool
-    break_even_draft_cost: (
-        float | None
-    )  # the draft cost below which it is faster than plain decoding; None if it never is
+    # the draft cost below which it is faster than plain decoding; None if it never is
+    break_even_draft_cost: float | None
     break_even_alpha: float | None = None  # the α above which it is faster, for the given costs
     speedup: float | None = None  # expected with the given costs
 
@@ -80,12 +79,12 @@ class Diagnosis:
     ) -> None:
         if num_draft_tokens is not None and num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
-        read, given, accepted = (
+        read, window, accepted = (
             reading.drafted_per_step,
             num_draft_tokens,
             reading.accepted_per_step,
         )
-        width = read or given if reading.other_drafted_per_step is None else given or read
+        width = read or window if reading.other_drafted_per_step is None else window or read
         if (
             accepted is None
             and width
@@ -101,9 +100,8 @@ class Diagnosis:
         rates, rate = reading.rates, ratio(accepted, width)
         self.reading, self.costs, self._accepted = reading, costs, accepted
         self.num_draft_tokens = width  # the window: k, or its mean
-        self.mean_acceptance_length = (
-            None if accepted is None else 1 + accepted
-        )  # tokens per step, the target's own included
+        # tokens per step, the target's own included
+        self.mean_acceptance_length = None if accepted is None else 1 + accepted
         total = ratio(reading.num_accepted_tokens, reading.num_draft_tokens)
         self.draft_acceptance_rate = total if rate is None else rate  # accepted ÷ drafted
         self.measured_speedup = ratio(reading.tokens_per_second, reading.plain_tokens_per_second)
@@ -154,7 +152,7 @@ class Diagnosis:
         """Expected figures of each window, from k = 1."""
         if self.alpha is None:
             return ()
-        rates, costs, found = self.whole_rates, self.costs, []
+        rates, costs, windows = self.whole_rates, self.costs, []
         known = [rate for rate in self.conditional if rate is not None] if rates else []
         beyond = known[-1] if known else self.alpha
         reached = list(rates[:MAX_K])
@@ -168,8 +166,8 @@ class Diagnosis:
             if costs is not None:
                 with_costs = break_even_alpha(k, costs.draft, verify_cost), speeds[k]
             pays_below = break_even_draft_cost(tokens[k], k, verify_cost)
-            found.append(Window(k, tokens[k], k <= len(rates), pays_below, *with_costs))
-        return tuple(found)
+            windows.append(Window(k, tokens[k], k <= len(rates), pays_below, *with_costs))
+        return tuple(windows)
 
     @property
     def best_k(self) -> int | None:
@@ -307,8 +305,8 @@ def _numbers(name: str, text: str, other: str) -> tuple[float, ...]:
 
 def parameters(size: str) -> float:
     """The number of parameters for a size such as "0.6B", or a `ValueError`."""
-    found = _SIZE.fullmatch(size.strip())
-    number = float(found[1]) * _UNITS[found[2].upper()] if found else 0.0
+    match = _SIZE.fullmatch(size.strip())
+    number = float(match[1]) * _UNITS[match[2].upper()] if match else 0.0
     if not 0 < number < math.inf:
         raise ValueError(f"a model's size must be like 0.6B or 350M, got {size!r:.40}")
     return number

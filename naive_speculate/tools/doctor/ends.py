@@ -13,9 +13,8 @@ ALIVE, DEAD = 0.2, 0.05
 most the second after it."""
 FEWEST = 8  # steps on each side of such an end
 EVIDENCE = 8.0  # least logarithm of how much better two rates explain the steps than one
-CHANCE = (
-    0.03  # most probable chance event that still counts as the end of acceptance within windows
-)
+# most probable chance event that still counts as the end of acceptance within windows
+CHANCE = 0.03
 UNKNOWN_STEPS = 100
 
 
@@ -76,7 +75,9 @@ def _by_report(course: Sequence[Stretch]) -> Fade | None:
     steps = sum(stretch.steps for stretch in dead)
     if -steps * math.log1p(-min(before, 0.999)) < EVIDENCE:
         return None
-    runs = [found for found, _ in groupby(stretch.hits / stretch.steps <= DEAD for stretch in long)]
+    runs = [
+        is_dead for is_dead, _ in groupby(stretch.hits / stretch.steps <= DEAD for stretch in long)
+    ]
     return Fade(None, before, after, steps, stays=runs == [False, True])
 
 

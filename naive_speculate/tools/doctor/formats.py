@@ -94,9 +94,8 @@ def decoded(data: bytes) -> str:
         "utf-32",
     ):  # these have marks; otherwise it looks at four bytes only
         sample = data[: min(4096, len(data) // 4 * 4)]
-        zeros = tuple(
-            sample[byte::4].count(0) * 8 > len(sample) for byte in range(4)
-        )  # more than half of them
+        # more than half of them
+        zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))
         encoding = _ZEROS.get(zeros, "utf-8")
     return data.decode(encoding, errors="replace")
 
@@ -108,12 +107,10 @@ def read(text: str) -> Reading:
     If a text has several formats, the most informative one is read: the first with rates per
     index, else the first.
     """
-    text = re.sub(
-        "\r\n?", "\n", text.replace("\ufeff", "")
-    )  # progress bars end lines with \r, joined files have several marks
-    text = "\n".join(map(_message, text.split("\n"))).replace(
-        "\u00a0", " "
-    )  # web pages have no-break spaces
+    # progress bars end lines with \r, joined files have several marks
+    text = re.sub("\r\n?", "\n", text.replace("\ufeff", ""))
+    # web pages have no-break spaces
+    text = "\n".join(map(_message, text.split("\n"))).replace("\u00a0", " ")
     text = llamacpp.with_points(with_metrics(_COLOURS.sub("", text)))
     lines = split(text)
     plain = "\n".join(line for _, line in lines)
@@ -134,7 +131,7 @@ def _of_processes(lines: list[tuple[str, str]]) -> Reading | None:
     texts: dict[str, list[str]] = {}
     for name, line in lines:
         texts.setdefault(name, []).append(line)
-    found, left_out = dict[str, Reading](), list[str]()
+    readings, left_out = dict[str, Reading](), list[str]()
     for name, own in texts.items() if len(texts) > 1 else ():
         try:
             reading = _best("\n".join(own))
@@ -142,23 +139,23 @@ def _of_processes(lines: list[tuple[str, str]]) -> Reading | None:
             if name and "nothing was drafted" in str(error):
                 left_out.append(f"{name} is left out: {error}.")
         else:
-            found |= {} if reading is None else {name or "without a name": reading}
-    if not found:
+            readings |= {} if reading is None else {name or "without a name": reading}
+    if not readings:
         return None
-    best = max(found.values(), key=_rank)
-    found = {
+    best = max(readings.values(), key=_rank)
+    readings = {
         name: one
-        for name, one in found.items()
+        for name, one in readings.items()
         if (one.engine, one.format) == (best.engine, best.format)
     }
     by_process = "\n".join(line for name, own in texts.items() for line in own)
     started = best.format in PROMETHEUS and names_processes(by_process)
-    if started or len(found) + len(left_out) < 2:
+    if started or len(readings) + len(left_out) < 2:
         return None
-    whole = together(found)
+    whole = together(readings)
     if whole is None and (whole := _best(by_process)) is None:
         return None
-    return replace(whole, processes=found, unknown=(*whole.unknown, *left_out))
+    return replace(whole, processes=readings, unknown=(*whole.unknown, *left_out))
 
 
 def _rank(reading: Reading) -> tuple[bool, bool, bool]:
@@ -173,19 +170,19 @@ def _rank(reading: Reading) -> tuple[bool, bool, bool]:
 def _best(text: str) -> Reading | None:
     """The most informative reading of a text, the first of several; None if there is none.
     Raises `ValueError` if only impossible numbers are found."""
-    found, refused = list[Reading](), list[ValueError]()
+    readings, refused = list[Reading](), list[ValueError]()
     for reader in READERS:
         try:
-            found += [reading] if (reading := reader(text)) is not None else []
+            readings += [reading] if (reading := reader(text)) is not None else []
         except ValueError as error:  # another format of the text may be whole
             refused.append(error)
         except OverflowError:
             raise ValueError(
                 "the text has a number that is larger than any count of tokens"
             ) from None
-    if refused and not found:
+    if refused and not readings:
         raise refused[0]
-    return max(found, key=_rank, default=None)
+    return max(readings, key=_rank, default=None)
 
 
 def _message(line: str) -> str:

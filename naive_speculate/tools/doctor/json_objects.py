@@ -10,10 +10,8 @@ from typing import Any
 
 MAX_DEPTH = 40
 LONGEST = 200_000  # most characters of a Python print that spans several lines
-PATIENCE, LINES = (
-    8,
-    20,
-)  # bounds of the work: failed looks per character on average, and attempts over several lines
+# bounds of the work: failed looks per character on average, and attempts over several lines
+PATIENCE, LINES = 8, 20
 _BRACES = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[{}]""")
 
 
@@ -37,11 +35,11 @@ def last_reports(
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The objects as of `objects`; of those with one key, as in a streamed response, the last.
     None is no key."""
-    found: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
+    reports: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
     for number, (one, outermost) in enumerate(objects(text, names)):
         name = key(one, outermost)
-        found[number if name is None else str(name)] = one, outermost
-    return list(found.values())
+        reports[number if name is None else str(name)] = one, outermost
+    return list(reports.values())
 
 
 def _values(text: str, names: tuple[str, ...]) -> Iterator[Any]:
@@ -60,7 +58,7 @@ def _values(text: str, names: tuple[str, ...]) -> Iterator[Any]:
             patience -= error.pos - begin
         except (ValueError, RecursionError):  # too deep, or a number with too many digits
             patience -= 1000
-        line_end = found if (found := text.find("\n", begin)) >= 0 else len(text)
+        line_end = newline if (newline := text.find("\n", begin)) >= 0 else len(text)
         end = _end(text, begin, line_end)
         patience -= (end or line_end) - begin
         if end is None and lines > 0 and line_end < len(text):
@@ -90,10 +88,10 @@ def _end(text: str, begin: int, limit: int) -> int | None:
     """The index after the brace that closes the one at `begin`, ignoring quoted braces; None if
     there is none."""
     depth = 0
-    for found in _BRACES.finditer(text, begin, limit):
-        depth += {"{": 1, "}": -1}.get(found[0], 0)
+    for brace in _BRACES.finditer(text, begin, limit):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if not depth:
-            return found.end()
+            return brace.end()
     return None
 
 

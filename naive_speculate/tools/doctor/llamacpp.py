@@ -85,11 +85,8 @@ _STEP = re.compile(
     r"|\badd accepted tokens:[^\n]{0,80}?ids\.size=(?P<size>\d+),\s*n_draft=(?P<n_draft>\d+)"
     r"|(?P<restoring>\brestoring speculative checkpoint))"
 )
-_KINDS = {
-    "position": "new",
-    "n_draft": "added",
-    "restoring": "restoring",
-}  # by the last group that matched
+# by the last group that matched
+_KINDS = {"position": "new", "n_draft": "added", "restoring": "restoring"}
 _NO_RATES = (
     "llama.cpp reports no rates per index here; its statistics line, at log level trace (-lv 4),"
     " does."
@@ -127,11 +124,11 @@ def with_points(text: str) -> str:
 def read_timings(text: str) -> Reading | None:
     """`timings` of all responses together; None if there are none. Of a streamed response the
     last report counts."""
-    found = _reports(text, ("draft_n", "draft_n_accepted"))
-    if not found:
+    reports = _reports(text, ("draft_n", "draft_n_accepted"))
+    if not reports:
         return None
     parts, rounds, after_end = [], [], 0
-    for timings, _ in found:
+    for timings, _ in reports:
         drafted, accepted = (
             whole_number(timings.get(name), name) for name in ("draft_n", "draft_n_accepted")
         )
@@ -158,12 +155,12 @@ def read_timings(text: str) -> Reading | None:
         and isinstance(timings.get("predicted_n"), int)
     ]
     if None in rounds:
-        left_out = (_AFTER_END.format(after_end, len(found)),) if after_end else ()
+        left_out = (_AFTER_END.format(after_end, len(reports)),) if after_end else ()
         reading = _TIMINGS.of_tokens(parts, *left_out, _NO_RATES, _P_MIN, **_per_second(times))
         return replace(reading, num_after_end=after_end)
     named = (
         _ROUNDS
-        if any("draft_kind" in timings for timings, _ in found)
+        if any("draft_kind" in timings for timings, _ in reports)
         else _ROUNDS._replace(engine="llama.cpp")
     )
     return named.total(
@@ -202,10 +199,10 @@ def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], di
     """The last report of each response, as of `objects`. What the reports of a streamed response
     have in common is the response's id, or, without one, the prompt's figures; then a report
     after the last one, or one that repeats it, is of another response."""
-    found, last = list[tuple[dict[str, Any], dict[str, Any]]](), dict[str, int]()
+    reports, last = list[tuple[dict[str, Any], dict[str, Any]]](), dict[str, int]()
     for timings, outermost in objects(text, names):
         name = str([outermost.get("id"), timings.get("prompt_n"), timings.get("prompt_ms")])
-        before = found[last[name]] if name in last else None
+        before = reports[last[name]] if name in last else None
         known = outermost.get("id") or timings.get("prompt_n") or timings.get("prompt_ms")
         again = (
             before is not None
@@ -213,11 +210,11 @@ def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], di
             and (_is_last(before[1]) or before == (timings, outermost))
         )
         if before is None or not known or again:
-            last[name] = len(found)
-            found.append((timings, outermost))
+            last[name] = len(reports)
+            reports.append((timings, outermost))
         else:
-            found[last[name]] = timings, outermost
-    return found
+            reports[last[name]] = timings, outermost
+    return reports
 
 
 def _is_last(response: dict[str, Any]) -> bool:
@@ -270,10 +267,10 @@ def speeds(text: str) -> dict[str, Any]:
 
     A request without a line on its drafts was decoded without drafting.
     """
-    found = list(re.finditer(f"{_EVAL} (?:tokens|runs)|{_ACCEPTANCE}", text))
+    matches = list(re.finditer(f"{_EVAL} (?:tokens|runs)|{_ACCEPTANCE}", text))
     times = [
         (after is not None and not after[1], float(one[1]), int(one[2]))
-        for one, after in zip_longest(found, found[1:])
+        for one, after in zip_longest(matches, matches[1:])
         if one[1]
     ]
     lines = [
@@ -296,9 +293,9 @@ def _per_second(times: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
     tokens; empty if unknown."""
     named = {}
     for drafted, name in ((True, "tokens_per_second"), (False, "plain_tokens_per_second")):
-        found = [time for time in times if time[0] == drafted]
-        spent, tokens = sum(time[1] for time in found), sum(time[2] for time in found)
-        if spent > 0 and tokens > len(found):
+        alike = [time for time in times if time[0] == drafted]
+        spent, tokens = sum(time[1] for time in alike), sum(time[2] for time in alike)
+        if spent > 0 and tokens > len(alike):
             named[name] = 1000 * tokens / spent
     return named
 
@@ -322,18 +319,18 @@ def read_statistics(text: str) -> Reading | None:
     parts, complete, called = [], True, Counter[str]()
     for name, _, drafting, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
         called[name] += int(drafting or calls)
-        steps, found = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
+        steps, rate = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
         if (
-            not found and calls == first
+            not rate and calls == first
         ):  # until May 2026 llama.cpp did not count a step that accepted nothing
             steps = int(drafts)
-        complete = complete and found is not None
+        complete = complete and rate is not None
         parts.append(
             Part(
                 int(of_accepted),
                 int(of_drafter),
                 steps,
-                numbers_in(found[1]) if found else (int(first) / steps,),
+                numbers_in(rate[1]) if rate else (int(first) / steps,),
             )
         )
     if not parts:
@@ -349,9 +346,8 @@ def read_statistics(text: str) -> Reading | None:
         "The line counts since the start of a server's slot.",
         *(() if complete else (first_only,)),
     )
-    share = sum(part.steps or 0 for part in parts) / max(
-        *called.values(), 1
-    )  # the first drafter is called in every step
+    # the first drafter is called in every step
+    share = sum(part.steps or 0 for part in parts) / max(*called.values(), 1)
     return _LINE.total(parts, unknown=unknown, drafted_share=min(share, 1.0), **speeds(text))
 
 
@@ -359,8 +355,8 @@ def read_example(text: str) -> Reading | None:
     """`n_drafted` and `n_accept`, as printed by llama-speculative, llama-speculative-simple and
     llama-lookup; None without them."""
     predicted, drafted, accepted = (
-        [int(number) for name, number in _PRINTED.findall(text) if name == wanted]
-        for wanted in ("n_predict", "n_drafted", "n_accept")
+        [int(number) for name, number in _PRINTED.findall(text) if name == field]
+        for field in ("n_predict", "n_drafted", "n_accept")
     )
     if not drafted or len(accepted) != len(drafted):
         return None
@@ -369,7 +365,7 @@ def read_example(text: str) -> Reading | None:
 
 
 @dataclass
-class _Step:
+class _LoggedStep:
     accepted: int
     drafted: int
     position: int | None = None
@@ -408,7 +404,7 @@ def read_steps(text: str) -> Reading | None:
     return _STEPS.total([whole], unknown=unknown, **speeds(text))
 
 
-def _steps(text: str) -> list[_Step]:
+def _steps(text: str) -> list[_LoggedStep]:
     """The steps, from the kind of line that occurs most.
 
     One step may be written three times: "accepted 2/ 3 draft tokens" (trace), "add accepted
@@ -418,14 +414,14 @@ def _steps(text: str) -> list[_Step]:
     and its accepted tokens and the target's own are decoded again as a window of their own,
     which is no step.
     """
-    lines = [(_KINDS.get(str(found.lastgroup), "trace"), found) for found in _STEP.finditer(text)]
+    lines = [(_KINDS.get(str(match.lastgroup), "trace"), match) for match in _STEP.finditer(text)]
     chosen = max(("trace", "added", "new"), key=[kind for kind, _ in lines].count)
-    steps: list[_Step] = []
-    last: dict[str, _Step] = {}
+    steps: list[_LoggedStep] = []
+    last: dict[str, _LoggedStep] = {}
     replay: dict[str, str] = {}  # slot → the kind of the line that announced its replay
-    for kind, found in lines:
-        slot = found["slot"] or ""
-        position = int(found["position"]) if found["position"] else None
+    for kind, match in lines:
+        slot = match["slot"] or ""
+        position = int(match["position"]) if match["position"] else None
         if kind == "restoring":
             replay.setdefault(slot, kind)
         if kind == chosen:
@@ -433,14 +429,14 @@ def _steps(text: str) -> list[_Step]:
             if announced == "trace":  # the step is in the list already
                 continue
             accepted, drafted = (
-                int(found["accepted"] or int(found["size"] or 0) - 1),
-                int(found["drafted"] or found["n_draft"]),
+                int(match["accepted"] or int(match["size"] or 0) - 1),
+                int(match["drafted"] or match["n_draft"]),
             )
             if announced:  # the target's own token is part of the replayed window
                 accepted = max(drafted - 1, 0)
-            if found["restores"]:
+            if match["restores"]:
                 replay[slot] = "trace"
-            last[slot] = _Step(accepted, drafted, position, bool(announced))
+            last[slot] = _LoggedStep(accepted, drafted, position, bool(announced))
             steps.append(last[slot])
         if kind == "new" and slot in last and last[slot].position is None:
             last[slot].position = position

@@ -61,10 +61,10 @@ def instruction_sets(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
     return [name for name in _KNOWN if name in listed.partition(":")[2].split()]
 
 
-def advice(found: dict[str, Any]) -> str:
+def advice(measurement: dict[str, Any]) -> str:
     """The setting to take."""
-    plain, rounded = (found["milliseconds"][form] for form in _FORMS)
-    if not found["independent"]["int8"]:
+    plain, rounded = (measurement["milliseconds"][form] for form in _FORMS)
+    if not measurement["independent"]["int8"]:
         return (
             "Take --weights float32: with 8 bits this processor computes a token differently in"
             " another pass, so a text with drafts may differ from the one without."
@@ -79,26 +79,26 @@ def advice(found: dict[str, Any]) -> str:
     )
 
 
-def show(found: dict[str, Any], output: Output) -> None:
+def show(measurement: dict[str, Any], output: Output) -> None:
     """Print what was measured, and the setting to take."""
-    sets = ", ".join(found["instruction_sets"]) or "not listed by the system"
-    output.print(f"Instruction sets: {sets}. Threads: {found['threads']}.")
+    sets = ", ".join(measurement["instruction_sets"]) or "not listed by the system"
+    output.print(f"Instruction sets: {sets}. Threads: {measurement['threads']}.")
     rows = [
         {
             "weights": form,
             **{
                 f"{count} token{'s' * (count > 1)}, ms": f"{ms:.1f}"
-                for count, ms in found["milliseconds"].get(form, {}).items()
+                for count, ms in measurement["milliseconds"].get(form, {}).items()
             },
             "same bits alone and among others": "yes" if same else "no",
         }
-        for form, same in found["independent"].items()
-        if form in found["milliseconds"]
+        for form, same in measurement["independent"].items()
+        if form in measurement["milliseconds"]
     ]
-    output.print(table(rows, left=("weights",), title=f"A pass of {found['model']}"))
-    four = "the same" if found["independent"]["int4"] else "different"
+    output.print(table(rows, left=("weights",), title=f"A pass of {measurement['model']}"))
+    four = "the same" if measurement["independent"]["int4"] else "different"
     output.print(f"4 bits: a token's bits are {four} alone and among others.")
-    output.print(advice(found))
+    output.print(advice(measurement))
 
 
 def _pairs() -> tuple[str, dict[str, Any]]:

@@ -39,15 +39,15 @@ _NO_WINDOW = (
 
 def read_ollama(text: str) -> Reading | None:
     """All requests of Ollama's MLX runner together; None if there is none."""
-    found = _STATS.findall(text)
+    lines = _STATS.findall(text)
     parts = [
         Part(int(accepted), int(drafted), int(steps))
-        for steps, drafted, accepted, _ in found
+        for steps, drafted, accepted, _ in lines
         if int(steps)
     ]
     if not parts:
         return None
-    most = max((int(most) for *_, most in found if most), default=0)
+    most = max((int(most) for *_, most in lines if most), default=0)
     unknown = ("This line has no rates per index.",)
     return _OLLAMA.total(parts, unknown=(*((_ADAPTS.format(most),) if most else ()), *unknown))
 
@@ -85,8 +85,8 @@ def read_from_draft(text: str) -> Reading | None:
     """All tokens of mlx-lm; None if none is from a draft. Each step gives its accepted draft
     tokens and one of the target; a run may end within a step."""
     accepted, steps = 0, list[int]()
-    for found in _FROM_DRAFT.finditer(text):
-        if found[1].lower() == "true":
+    for match in _FROM_DRAFT.finditer(text):
+        if match[1].lower() == "true":
             accepted += 1
         else:
             steps.append(accepted)

@@ -66,7 +66,7 @@ def split(text: str) -> list[tuple[str, str]]:
             file, last = header[1], header[1]
             continue
         names, line = _prefixes(line)
-        names += [found[1] for pattern in _NAMES if (found := pattern.search(line))]
+        names += [match[1] for pattern in _NAMES if (match := pattern.search(line))]
         name = " ".join(dict.fromkeys([file, *names] if file else names))
         if engine := _ENGINE.search(line):
             engines[name] = engine[1]
@@ -84,9 +84,9 @@ def _prefixes(line: str) -> tuple[list[str], str]:
         _, name, line = line.split(_MARK, 2)
         names.append(name)
     for pattern in _PREFIXES:
-        if found := pattern.match(line):
-            names.append(found[1])
-            line = line[found.end() :]
+        if match := pattern.match(line):
+            names.append(match[1])
+            line = line[match.end() :]
     return names, line
 
 
@@ -135,11 +135,11 @@ def _categories(ones: Sequence[Reading]) -> dict[str, Reading]:
     if not all(one.categories for one in ones):
         return {}
     names = dict.fromkeys(name for one in ones for name in one.categories)
-    found = {}
+    categories = {}
     for name in names:
         of_one = {
             str(i): one.categories[name] for i, one in enumerate(ones) if name in one.categories
         }
         if (whole := together(of_one)) is not None:
-            found[name] = replace(whole, processes={})
-    return found
+            categories[name] = replace(whole, processes={})
+    return categories

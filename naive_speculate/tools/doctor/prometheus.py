@@ -94,9 +94,9 @@ def with_metrics(text: str) -> str:
     return _RAPID.sub(_renamed, text) if "rapid_mlx_" in text else text
 
 
-def _renamed(found: re.Match[str]) -> str:
+def _renamed(match: re.Match[str]) -> str:
     """Depths are counted from 1; a step drafts at least to depth 1."""
-    name, labels = found["name"], found["labels"] or ""
+    name, labels = match["name"], match["labels"] or ""
     depth = re.search(r'depth="?(\d{1,3})"?', labels)
     if depth is None:
         name = _RAPID_NAMES.get(name, name)
@@ -107,24 +107,24 @@ def _renamed(found: re.Match[str]) -> str:
     if depth[1] == "1":
         labels = labels.replace(depth[0], "").replace("{,", "{").replace(",}", "}")
         return f"rapid_mlx_spec_decode_num_drafts_total{labels.replace(',,', ',')}"
-    return found[0]
+    return match[0]
 
 
-def _as_lines(found: re.Match[str]) -> str:
+def _as_lines(match: re.Match[str]) -> str:
     try:
-        labels = ast.literal_eval(found["labels"])
-        values = ast.literal_eval(found["value"]) if found["value"].startswith("[") else None
+        labels = ast.literal_eval(match["labels"])
+        values = ast.literal_eval(match["value"]) if match["value"].startswith("[") else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return found[0]
+        return match[0]
     rows = (
-        [({}, found["value"])]
+        [({}, match["value"])]
         if values is None
         else [({"position": index}, value) for index, value in enumerate(values)]
     )
     lines = []
     for more, value in rows:
         inner = ",".join(f'{key}="{label}"' for key, label in {**labels, **more}.items())
-        lines.append(f"{found['name']}{{{inner}}} {value}")
+        lines.append(f"{match['name']}{{{inner}}} {value}")
     return "\n" + "\n".join(lines) + "\n"
 
 
@@ -136,30 +136,30 @@ def samples(text: str, prefix: str) -> dict[Series, list[str]]:
     scrapes = [(start, dict(rows)) for start, rows in _scrapes(text, prefix)]
     starts = [start or _created(rows) for start, rows in scrapes]
     known = {start for start in starts if start}
-    found: dict[Series, list[str]] = defaultdict(list)
+    series: dict[Series, list[str]] = defaultdict(list)
     for start, (_, rows) in zip(starts, scrapes, strict=True):
         process = (start or min(known)) if len(known) == 1 else start
         for (name, labels), value in rows.items():
-            found[Series(process if len(known) > 1 else "", name, labels)].append(value)
-    return found
+            series[Series(process if len(known) > 1 else "", name, labels)].append(value)
+    return series
 
 
 def _scrapes(text: str, prefix: str) -> Iterator[tuple[str, list[tuple[tuple[str, str], str]]]]:
     """Each scrape's process start and rows. A scrape ends where a series, or the start of the
     process, occurs again."""
-    rows, seen, start = list[tuple[tuple[str, str], str]](), set[tuple[str, str]](), ""
+    rows, keys_so_far, start = list[tuple[tuple[str, str], str]](), set[tuple[str, str]](), ""
     lines = sorted([*_LINE.finditer(text), *_START.finditer(text)], key=lambda one: one.start())
     for line in lines:
         keys = list(_rows(line, prefix)) if line.re is _LINE else []
-        again = start if line.re is _START else any(key in seen for key, _ in keys)
+        again = start if line.re is _START else any(key in keys_so_far for key, _ in keys)
         if again:
             yield start, rows
-            rows, seen, start = [], set(), ""
+            rows, keys_so_far, start = [], set(), ""
         if line.re is _START:
             # some write the process's own figures last
             start = line[1]
         rows += keys
-        seen |= {key for key, _ in keys}
+        keys_so_far |= {key for key, _ in keys}
     yield start, rows
 
 
@@ -205,11 +205,11 @@ def read_prometheus(text: str) -> Reading | None:
             continue
         if len(processes := _processes(counters)) > 1:
             try:
-                found = _of_processes(prefix, text, series, counters, processes)
+                reading = _of_processes(prefix, text, series, counters, processes)
             except ValueError:  # the labels differ for another reason
-                found = None
-            if found is not None:
-                return found
+                reading = None
+            if reading is not None:
+                return reading
         return _of_series(prefix, text, series, counters)
     return None
 
@@ -224,17 +224,17 @@ def _identity(key: Series) -> tuple[str, str]:
 
 def _processes(counters: dict[Series, list[str]]) -> dict[tuple[str, str], str]:
     """The processes that count draft tokens, with a name made of what differs between them."""
-    found = dict.fromkeys(_identity(key) for key in counters if _of_drafts(key.name))
-    labels = {one: dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', one[1])) for one in found}
+    identities = dict.fromkeys(_identity(key) for key in counters if _of_drafts(key.name))
+    labels = {one: dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', one[1])) for one in identities}
     differ = [
         name
-        for name in dict.fromkeys(name for given in labels.values() for name in given)
-        if len({given.get(name) for given in labels.values()}) > 1
+        for name in dict.fromkeys(name for pairs in labels.values() for name in pairs)
+        if len({pairs.get(name) for pairs in labels.values()}) > 1
     ]
     names = {}
-    for one, given in labels.items():
-        words = [f"{name} {given[name]}" for name in differ if name in given]
-        if one[0] and len({process for process, _ in found}) > 1:
+    for one, pairs in labels.items():
+        words = [f"{name} {pairs[name]}" for name in differ if name in pairs]
+        if one[0] and len({process for process, _ in identities}) > 1:
             began = datetime.fromtimestamp(float(one[0]), UTC)
             words.append(f"started {began:%Y-%m-%d %H:%M:%S} UTC")
         names[one] = ", ".join(words) or "without labels"
@@ -251,7 +251,7 @@ def _of_processes(
     """The sum of several processes, each with its own series."""
     scraped = [len(values) for key, values in counters.items() if _identity(key) in processes]
     last = min(scraped) == 1 < max(scraped)
-    found, left_out = dict[str, Reading](), []
+    readings, left_out = dict[str, Reading](), []
     for one, name in processes.items():
         own, all_own = (
             {
@@ -262,12 +262,12 @@ def _of_processes(
             for part in (counters, series)
         )
         try:
-            found[name] = _of_series(prefix, text, all_own, own)
+            readings[name] = _of_series(prefix, text, all_own, own)
         except ValueError as error:
             if "drafted" not in str(error):
                 raise
             left_out.append(f"{name} is left out: {error}.")
-    if not found or (whole := together(found)) is None:
+    if not readings or (whole := together(readings)) is None:
         return None
     words = f"The text is of {len(processes)} processes, whose counters are summed."
     derived = (words, *whole.derived, *((_ONCE,) if last else ()))
@@ -354,9 +354,8 @@ def _part(totals: _Totals, prefix: str) -> Part:
     width = (
         max([index for index in (*of_indices, *drafted_at) if index is not None], default=-1) + 1
     )
-    whole = (
-        steps and abs(sum(of_indices.values()) - accepted) <= 0.02 * accepted
-    )  # otherwise some were not copied
+    # otherwise some were not copied
+    whole = steps and abs(sum(of_indices.values()) - accepted) <= 0.02 * accepted
     rates = tuple(of_indices[index] / steps for index in range(width)) if whole and steps else ()
     return Part(int(accepted), int(drafted or 0), steps, rates)
 

@@ -32,9 +32,8 @@ class Reading:
     source: str  # the file of the engine that writes the format, and its commit
     accepted_per_step: float | None = None  # draft tokens
     drafted_per_step: float | None = None  # k, or its mean
-    other_drafted_per_step: float | None = (
-        None  # by the format's other meaning, if the text does not decide between them
-    )
+    # by the format's other meaning, if the text does not decide between them
+    other_drafted_per_step: float | None = None
     # Per index, the share of all steps that accept the draft token (vLLM's per-position acceptance
     # rate). Fewer than k if the engine does not report all.
     rates: tuple[float, ...] = ()
@@ -50,19 +49,15 @@ class Reading:
     tokens_per_second: float | None = None  # with drafting
     plain_tokens_per_second: float | None = None  # without drafting, of the same number of requests
     draft_share: float | None = None  # share of the decoding time that the drafter takes
-    experts: str = (
-        ""  # what in the text shows that the target is a mixture of experts; empty if nothing does
-    )
+    # what in the text shows that the target is a mixture of experts; empty if nothing does
+    experts: str = ""
     num_after_end: int = 0  # responses that count draft tokens accepted after their end
-    course: tuple[
-        Stretch, ...
-    ] = ()  # acceptance over the run, in the order of the text; empty if there are only totals
-    categories: Mapping[str, "Reading"] = field(
-        default_factory=dict
-    )  # of requests, if the text names categories
-    processes: Mapping[str, "Reading"] = field(
-        default_factory=dict
-    )  # by name, if the text is of several
+    # acceptance over the run, in the order of the text; empty if there are only totals
+    course: tuple[Stretch, ...] = ()
+    # of requests, if the text names categories
+    categories: Mapping[str, "Reading"] = field(default_factory=dict)
+    # by name, if the text is of several
+    processes: Mapping[str, "Reading"] = field(default_factory=dict)
     derived: tuple[str, ...] = ()  # sentences on figures that were derived
     unknown: tuple[str, ...] = ()  # sentences on figures that the format lacks
 
@@ -127,7 +122,7 @@ class Format(NamedTuple):
             if None in names
             else {name: [part for part in parts if part.category == name] for name in names}
         )
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "accepted_per_step": ratio(accepted, steps),
             "drafted_per_step": ratio(drafted, steps),
             "num_steps": steps or None,
@@ -141,7 +136,7 @@ class Format(NamedTuple):
                 for name, of_one in by_category.items()
             },
         }
-        return Reading(*self, **found | figures)
+        return Reading(*self, **fields | figures)
 
     def of_tokens(self, parts: Sequence[Part], *unknown: str, **figures: Any) -> Reading:
         """As `total`, of reports whose steps were derived: each step gives the accepted draft
@@ -168,12 +163,12 @@ class Format(NamedTuple):
         if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
             width = float(len(rates))  # the printed figures have two decimals
         unknown = ("The text does not count the steps, so several runs have the same weight.",)
-        found = {
+        fields = {
             "accepted_per_step": mean(accepted for accepted, *_ in runs),
             "drafted_per_step": width,
             "rates": rates,
         }
-        return Reading(*self, unknown=unknown, **found | figures)
+        return Reading(*self, unknown=unknown, **fields | figures)
 
 
 def last_of_each(reports: Iterable[tuple[str, ...]], counters: slice) -> list[tuple[str, ...]]:

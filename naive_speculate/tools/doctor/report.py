@@ -22,16 +22,16 @@ EXAMPLES = (
 )  # draft costs for which the best window is shown if none was given
 
 
-def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
+def show(diagnosis: Diagnosis, console: Console, basis: str = "as given") -> None:
     """Print a diagnosis; `basis` describes the source of the costs."""
-    console.print(Text(f"{found.reading.engine}, {found.reading.format}", style="bold"))
-    console.print(Text(f"format as in {found.reading.source}", style="dim"), end="\n\n")
+    console.print(Text(f"{diagnosis.reading.engine}, {diagnosis.reading.format}", style="bold"))
+    console.print(Text(f"format as in {diagnosis.reading.source}", style="dim"), end="\n\n")
     grid = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in figures(found).items():
+    for name, value in figures(diagnosis).items():
         grid.add_row(Text(name, style="dim"), value)
     console.print(grid)
-    if found.unconditional:
-        rates = enumerate(zip(found.conditional, found.unconditional, strict=True))
+    if diagnosis.unconditional:
+        rates = enumerate(zip(diagnosis.conditional, diagnosis.unconditional, strict=True))
         rows = [
             {
                 "index": str(index),
@@ -42,42 +42,46 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
             for index, (if_reached, share) in rates
         ]
         console.print("", table(rows, left=[""], box=None, pad_edge=False), sep="\n")
-    if found.windows:
-        windows = shown_windows(found)
-        styles = ["bold" if window.k == found.best_k else "" for window in windows]
-        rows = [_row(window, found.costs is not None) for window in windows]
+    if diagnosis.windows:
+        windows = shown_windows(diagnosis)
+        styles = ["bold" if window.k == diagnosis.best_k else "" for window in windows]
+        rows = [_row(window, diagnosis.costs is not None) for window in windows]
         shown = table(rows, styles=styles, box=None, pad_edge=False)
-        line = best_window(found, basis) + (
-            " Give yours: --draft-cost." if found.costs is None else ""
+        line = best_window(diagnosis, basis) + (
+            " Give yours: --draft-cost." if diagnosis.costs is None else ""
         )
         console.print("", shown, "", Text(line), sep="\n")
     listed = [
-        f"! {suspect.words}\n  Measure next: {suspect.next}" for suspect in found.suspects
-    ] or [no_problems(found)]
+        f"! {suspect.words}\n  Measure next: {suspect.next}" for suspect in diagnosis.suspects
+    ] or [no_problems(diagnosis)]
     console.print("", Text("\n".join(listed)), sep="\n")
-    console.print("", Text("\n".join(caveats(found)), style="dim"), sep="\n")
+    console.print("", Text("\n".join(caveats(diagnosis)), style="dim"), sep="\n")
 
 
-def figures(found: Diagnosis) -> dict[str, str]:
+def figures(diagnosis: Diagnosis) -> dict[str, str]:
     """The known figures, by name."""
-    reading, alpha, drafts = found.reading, None, None
-    if found.alpha is not None:
-        alpha = f"{found.alpha:.3f}" + (f" ± {found.alpha_error:.3f}" if found.alpha_error else "")
-        alpha += " (assuming the same α at every index)" if found.alpha_assumes_one else ""
+    reading, alpha, drafts = diagnosis.reading, None, None
+    if diagnosis.alpha is not None:
+        alpha = f"{diagnosis.alpha:.3f}" + (
+            f" ± {diagnosis.alpha_error:.3f}" if diagnosis.alpha_error else ""
+        )
+        alpha += " (assuming the same α at every index)" if diagnosis.alpha_assumes_one else ""
     if reading.num_draft_tokens is not None:
         drafts = f"{reading.num_draft_tokens}, of which {reading.num_accepted_tokens} accepted"
     rows: dict[str, Any] = {
         "α": alpha or "unknown: the window is missing (--num-draft-tokens)",
-        "tokens per target pass": found.mean_acceptance_length,
+        "tokens per target pass": diagnosis.mean_acceptance_length,
         "draft tokens accepted": (
-            None if found.draft_acceptance_rate is None else f"{found.draft_acceptance_rate:.1%}"
+            None
+            if diagnosis.draft_acceptance_rate is None
+            else f"{diagnosis.draft_acceptance_rate:.1%}"
         ),
-        "draft tokens per step": found.num_draft_tokens,
+        "draft tokens per step": diagnosis.num_draft_tokens,
         "drafted": drafts,
         "requests at once": reading.requests_running,
-        "processes": processes(found),
-        "speedup with these costs": found.speedup,
-        "measured speedup": found.measured_speedup,
+        "processes": processes(diagnosis),
+        "speedup with these costs": diagnosis.speedup,
+        "measured speedup": diagnosis.measured_speedup,
     }
     return {
         name: f"{value:.2f}" if isinstance(value, float) else str(value)
@@ -86,10 +90,10 @@ def figures(found: Diagnosis) -> dict[str, str]:
     }
 
 
-def processes(found: Diagnosis) -> str | None:
+def processes(diagnosis: Diagnosis) -> str | None:
     """Each process with its α and tokens per pass; None if the text names none."""
     words = []
-    for name, one in found.reading.processes.items():
+    for name, one in diagnosis.reading.processes.items():
         own = Diagnosis(one)
         alpha = "unknown" if own.alpha is None else f"{own.alpha:.2f}"
         tokens = own.mean_acceptance_length
@@ -98,17 +102,20 @@ def processes(found: Diagnosis) -> str | None:
     return "; ".join(words[:MOST]) + more or None
 
 
-def shown_windows(found: Diagnosis) -> tuple[Window, ...]:
+def shown_windows(diagnosis: Diagnosis) -> tuple[Window, ...]:
     """The windows to show."""
-    return found.windows[: max(8, round(found.num_draft_tokens or 0), found.best_k or 0)]
+    return diagnosis.windows[
+        : max(8, round(diagnosis.num_draft_tokens or 0), diagnosis.best_k or 0)
+    ]
 
 
-def best_window(found: Diagnosis, basis: str = "as given") -> str:
+def best_window(diagnosis: Diagnosis, basis: str = "as given") -> str:
     """A sentence on the best window; without costs, for some example costs."""
-    costs = found.costs
+    costs = diagnosis.costs
     if costs is None:
         speeds = {
-            c: {0: 1.0} | {window.k: window.tokens / (1 + window.k * c) for window in found.windows}
+            c: {0: 1.0}
+            | {window.k: window.tokens / (1 + window.k * c) for window in diagnosis.windows}
             for c in EXAMPLES
         }
         best = ", ".join(
@@ -120,10 +127,10 @@ def best_window(found: Diagnosis, basis: str = "as given") -> str:
         )
     verify = ", ".join(f"{cost:g}" for cost in costs.verify)
     line = (
-        f"Best k: {found.best_k} (a draft pass costs {costs.draft:.3g}, verifying {verify};"
+        f"Best k: {diagnosis.best_k} (a draft pass costs {costs.draft:.3g}, verifying {verify};"
         f" {basis})."
     )
-    return line + (" Drafting does not pay." if found.best_k == 0 else "")
+    return line + (" Drafting does not pay." if diagnosis.best_k == 0 else "")
 
 
 def _row(window: Window, with_costs: bool) -> dict[str, str]:
@@ -143,9 +150,9 @@ def _row(window: Window, with_costs: bool) -> dict[str, str]:
     )
 
 
-def no_problems(found: Diagnosis) -> str:
+def no_problems(diagnosis: Diagnosis) -> str:
     """A sentence for figures without a suspicion, and what to measure next."""
-    if found.measured_speedup is not None:
+    if diagnosis.measured_speedup is not None:
         return "No problems found."
     return (
         "No problems found. Measure next: tokens per second with drafting and without, on the same"
@@ -153,29 +160,29 @@ def no_problems(found: Diagnosis) -> str:
     )
 
 
-def caveats(found: Diagnosis) -> list[str]:
+def caveats(diagnosis: Diagnosis) -> list[str]:
     """Sentences on the rule that the figures are of, and on derived and missing ones."""
-    reading = found.reading
+    reading = diagnosis.reading
     lines = [*rule(reading.engine), *reading.derived, *reading.unknown]
     if (
         reading.other_drafted_per_step is not None
-        and found.num_draft_tokens == reading.drafted_per_step
+        and diagnosis.num_draft_tokens == reading.drafted_per_step
     ):
         read = replace(
             reading, drafted_per_step=reading.other_drafted_per_step, other_drafted_per_step=None
         )
-        other = Diagnosis(read, found.costs)
+        other = Diagnosis(read, diagnosis.costs)
         lines.append(
             f"By the other meaning k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and"
             f" {other.draft_acceptance_rate:.1%} of the draft tokens are accepted. Give k to decide"
             " (--num-draft-tokens)."
         )
-    if found.num_draft_tokens is not None and not is_set(found.num_draft_tokens):
+    if diagnosis.num_draft_tokens is not None and not is_set(diagnosis.num_draft_tokens):
         lines.append(
             "Windows differ in length. If the drafter ends them when it is unsure, α holds for"
             " tokens it was sure of, and predicts little for longer windows."
         )
-    if any(not window.measured for window in found.windows):
+    if any(not window.measured for window in diagnosis.windows):
         lines.append("* derived: there is no rate for this index.")
     lines.append("No engine reports its sampling parameters, templates or pass costs here.")
     return lines

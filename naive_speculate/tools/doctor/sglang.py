@@ -85,9 +85,8 @@ _MOST = 1024  # the largest window that is tried
 _HALF, _EXACT = 0.005, 1e-4  # rounding errors of two decimals, and of gauges that were not rounded
 
 
-_Width = tuple[
-    float | None, float | None, str
-]  # the window, the window by the rate's other meaning, and their source
+# the window, the window by the rate's other meaning, and their source
+_Width = tuple[float | None, float | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +105,15 @@ def read_log(text: str) -> Reading | None:
     """The mean of all lines, weighted by their requests; None if there is none."""
     text, spelled = _SPELLED.subn(r"accept len: \1, accept rate:", text)
     rows = [row for row in text.split("\n") if "Decode batch" in row]
-    found = [line for line in map(_line, rows) if line.running]
+    busy = [line for line in map(_line, rows) if line.running]
     lines, plain = (
-        [line for line in found if line.length >= 1],
-        [line for line in found if not line.length],
+        [line for line in busy if line.length >= 1],
+        [line for line in busy if not line.length],
     )
     if not lines:
         return None
-    common = {line.running for line in lines} & {
-        line.running for line in plain
-    }  # speeds are of as many requests
+    # speeds are of as many requests
+    common = {line.running for line in lines} & {line.running for line in plain}
     speed, plain_speed = (
         mean(line.throughput for line in part if line.throughput and line.running in common)
         for part in (lines, plain)
@@ -143,8 +141,8 @@ def read_log(text: str) -> Reading | None:
 
 def _line(line: str) -> _Line:
     def number(name: str) -> float | None:
-        found = re.search(rf"(?<![\w-]){name}:\s*(\d+(?:\.\d+)?)", line)
-        return float(found[1]) if found else None
+        match = re.search(rf"(?<![\w-]){name}:\s*(\d+(?:\.\d+)?)", line)
+        return float(match[1]) if match else None
 
     running, tokens = number("#running-req") or 0.0, number("#(?:full )?token")
     position = tokens / running if tokens is not None and running else None
@@ -200,9 +198,9 @@ def _workers(text: str) -> list[dict[str, list[float]]]:
     the first counts."""
     workers: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for key, values in samples(text, "sglang").items():
-        given = dict(re.findall(r'(\w+)="([^"]*)"', key.labels))
+        pairs = dict(re.findall(r'(\w+)="([^"]*)"', key.labels))
         labels = ("engine_type", "model_name", "dp_rank", "instance", "pod")
-        worker = workers.setdefault((*(given.get(label, "") for label in labels), key.process), {})
+        worker = workers.setdefault((*(pairs.get(label, "") for label in labels), key.process), {})
         worker.setdefault(
             key.name,
             [float(value) for value in values if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", value)],
@@ -215,8 +213,8 @@ def _workers(text: str) -> list[dict[str, list[float]]]:
 
 def _meaning(text: str) -> int | None:
     """Which of the two meanings the HELP line of the accept rate states; None if it is missing."""
-    found = re.search(r"# HELP sglang[:_]spec_accept_rate (.*)", text)
-    words = found[1] if found else ""
+    match = re.search(r"# HELP sglang[:_]spec_accept_rate (.*)", text)
+    words = match[1] if match else ""
     return 0 if "proposed drafts" in words else 1 if "total draft tokens" in words else None
 
 
@@ -245,7 +243,7 @@ def _means(lines: Sequence[_Line], width: _Width) -> dict[str, Any]:
 
 def _width(
     lines: Sequence[_Line],
-    given: Sequence[int],
+    windows: Sequence[int],
     meaning: int | None = None,
     half: float = _HALF,
     stated_by: str = "its HELP line states this",
@@ -255,14 +253,14 @@ def _width(
     the figures."""
     reports = [(line.running, line.length, line.rate) for line in lines if line.rate is not None]
     if len(reports) < len(lines):
-        return (given[0], None, GIVEN) if given else (None, None, "")
+        return (windows[0], None, GIVEN) if windows else (None, None, "")
     fitting = [
-        [k for k in {*range(1, _MOST + 1), *given} if _fits(k, own, reports, half)]
+        [k for k in {*range(1, _MOST + 1), *windows} if _fits(k, own, reports, half)]
         for own in (0, 1)
     ]
     for words, ks in zip(_MEANINGS, fitting, strict=True):
-        if found := [k for k in given if k in ks]:
-            return found[0], None, f"{words}: this fits the window in the server's arguments."
+        if fits := [k for k in windows if k in ks]:
+            return fits[0], None, f"{words}: this fits the window in the server's arguments."
     weighted_rate = sum(running * rate for running, _, rate in reports)
     if not weighted_rate:
         return None, None, ""
@@ -280,7 +278,7 @@ def _width(
         min(((abs(k - near), k) for k in ks), default=None)
         for ks, near in zip(fitting, means, strict=True)
     ]
-    new, old = (None if found is None else found[1] for found in nearest)
+    new, old = (None if fits is None else fits[1] for fits in nearest)
     if new is not None and old is not None and new != old:
         return new, old, _UNDECIDED
     if new is None and old is None:
@@ -296,7 +294,7 @@ def _adaptive(reports: Sequence[tuple[float, float, float]], half: float) -> _Wi
     """The mean window of reports whose windows differ, by the meanings of the rate under which
     each report has a whole number of draft tokens; None if there is none. A report that accepts
     nothing does not show its window."""
-    found = []
+    widths = []
     for own in (0, 1):
         told = [one for one in reports if one[2] and one[1] - 1 + own > half]
         ks = [max(round((length - 1 + own) / rate - own), 1) for _, length, rate in told]
@@ -304,10 +302,10 @@ def _adaptive(reports: Sequence[tuple[float, float, float]], half: float) -> _Wi
         if told and whole:
             weight = sum(running for running, *_ in told)
             mean_k = sum(one[0] * k for k, one in zip(ks, told, strict=True)) / weight
-            found.append((mean_k, f"{_MEANINGS[own]}: {_EACH}"))
-    if len(found) == 2:
-        return found[0][0], found[1][0], _UNDECIDED
-    return (found[0][0], None, found[0][1]) if found else None
+            widths.append((mean_k, f"{_MEANINGS[own]}: {_EACH}"))
+    if len(widths) == 2:
+        return widths[0][0], widths[1][0], _UNDECIDED
+    return (widths[0][0], None, widths[0][1]) if widths else None
 
 
 def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half: float) -> bool:
@@ -323,10 +321,10 @@ def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half:
 def read_meta_info(text: str) -> Reading | None:
     """All requests together; None if there is none. Of a streamed request the last report
     counts."""
-    found = last_reports(text, ("spec_verify_ct",), lambda meta, _: meta.get("id"))
+    reports = last_reports(text, ("spec_verify_ct",), lambda meta, _: meta.get("id"))
     parts = [
         _of_request(*one)
-        for one in found
+        for one in reports
         if whole_number(one[0]["spec_verify_ct"], "spec_verify_ct")
     ]
     if not parts:

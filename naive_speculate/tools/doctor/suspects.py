@@ -25,10 +25,8 @@ NONE, LOW_FIRST, CLIFF, SMALL, GAIN = 0.1, 0.5, 0.75, 0.15, 1.03
 # GPUs
 MANY_TOKENS = 256
 RARE = 0.5  # the share of steps with draft tokens below which drafts are rare
-HIGH, FASTER = (
-    1.5,
-    1.15,
-)  # tokens per step from which drafting should pay, and the measured speedup that counts as one
+# tokens per step from which drafting should pay, and the measured speedup that counts as one
+HIGH, FASTER = 1.5, 1.15
 COSTLY = 0.35  # the drafter's share of a step from which it costs too much
 MUCH = 0.7  # the share of the others' rate below which a process is named
 ARITHMETIC = (
@@ -186,8 +184,8 @@ _TEXTS = {  # by name: evidence with possible causes, and what to measure next
 
 def experts(text: str) -> str:
     """What in a text shows that the target is a mixture of experts; empty if nothing does."""
-    found = _EXPERTS.search(text)
-    return found[0] if found else ""
+    match = _EXPERTS.search(text)
+    return match[0] if match else ""
 
 
 def diagnose(
@@ -196,15 +194,15 @@ def diagnose(
     """Diagnose an engine's figures with these costs, and with this window if the figures lack
     one. Raises `ValueError` if `num_draft_tokens` is not positive, or the figures contradict
     each other."""
-    found = Diagnosis(reading, costs, num_draft_tokens)
-    apart = list(_processes(found))
+    diagnosis = Diagnosis(reading, costs, num_draft_tokens)
+    apart = list(_processes(diagnosis))
     dead = any(suspect.name == "fades" for suspect in apart)
     # what the living and the dead have together describes neither
     counts = [] if not reading.num_after_end else [_suspect("after_end", reading=reading)]
-    listed = [*apart, *(() if dead else _acceptance(found)), *_speed(found), *counts]
+    listed = [*apart, *(() if dead else _acceptance(diagnosis)), *_speed(diagnosis), *counts]
     dropped = dead or any(one.name in ("drops_to_zero", "near_zero") for one in listed)
-    found.suspects = (*listed, *_window(found, dropped))
-    return found
+    diagnosis.suspects = (*listed, *_window(diagnosis, dropped))
+    return diagnosis
 
 
 def is_set(width: float) -> bool:
@@ -216,10 +214,10 @@ def _suspect(name: str, **values: Any) -> Suspect:
     return Suspect(name, *(text.format(**values) for text in _TEXTS[name]))
 
 
-def _processes(found: Diagnosis) -> Iterator[Suspect]:
+def _processes(diagnosis: Diagnosis) -> Iterator[Suspect]:
     """The processes that accept nothing, or the one that accepts least, if chance does not
     explain that."""
-    each = {name: Diagnosis(one) for name, one in found.reading.processes.items()}
+    each = {name: Diagnosis(one) for name, one in diagnosis.reading.processes.items()}
     steps = {name: one.reading.num_steps or UNKNOWN_STEPS for name, one in each.items()}
     rates = {
         name: one.conditional[0] if one.conditional else one.alpha for name, one in each.items()
@@ -264,13 +262,17 @@ def _fade_of(reading: Reading) -> tuple[Fade | None, str]:
     """Where acceptance ends during a run, and the process in which it does; "" if the text
     names none."""
     for name, one in reading.processes.items():
-        if (found := fade(one.course)) is not None:
-            return found, name
+        if (decline := fade(one.course)) is not None:
+            return decline, name
     return (None if reading.processes else fade(reading.course)), ""
 
 
-def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
-    reading, conditional, tokens = found.reading, found.conditional, found.mean_acceptance_length
+def _acceptance(diagnosis: Diagnosis) -> Iterator[Suspect]:
+    reading, conditional, tokens = (
+        diagnosis.reading,
+        diagnosis.conditional,
+        diagnosis.mean_acceptance_length,
+    )
     fades, process = _fade_of(reading)
     if fades is not None:
         where = (
@@ -285,7 +287,7 @@ def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
         )
         stays = stays if fades.position is None and fades.stays else ""
         yield _suspect("fades", fade=fades, where=where, after=_percent(fades.after), stays=stays)
-    first = conditional[0] if conditional else found.alpha
+    first = conditional[0] if conditional else diagnosis.alpha
     if first is None and tokens is not None and tokens - 1 < NONE:
         first = tokens - 1  # the window is unknown, but no index accepts more than this
     if first is None or (fades is not None and fades.before >= LOW_FIRST):
@@ -296,7 +298,9 @@ def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
         subject if conditional else f"{_percent(first)} of the judged draft tokens are accepted"
     )
     # Where windows are short, an index without an accepted token may have had no draft token.
-    zero = None if _short(found) and not reading.judged else drop(reading.rates, reading.num_steps)
+    zero = (
+        None if _short(diagnosis) and not reading.judged else drop(reading.rates, reading.num_steps)
+    )
     if zero is not None:
         index, chance = zero
         before, rate = reading.rates[index - 1 : index + 1]
@@ -318,17 +322,17 @@ def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
         yield _suspect("near_zero", first=subject, copies=copies)
     elif first < LOW_FIRST:
         yield _suspect("mismatch", first=subject)
-    elif zero is None and second is not None and second < CLIFF * first and found.whole_rates:
+    elif zero is None and second is not None and second < CLIFF * first and diagnosis.whole_rates:
         yield _suspect("cliff", first=first, second=second)
 
 
-def _speed(found: Diagnosis) -> Iterator[Suspect]:
+def _speed(diagnosis: Diagnosis) -> Iterator[Suspect]:
     """Causes of a low speedup other than acceptance."""
     reading, measured, tokens, share = (
-        found.reading,
-        found.measured_speedup,
-        found.mean_acceptance_length,
-        found.draft_share,
+        diagnosis.reading,
+        diagnosis.measured_speedup,
+        diagnosis.mean_acceptance_length,
+        diagnosis.draft_share,
     )
     if reading.drafted_share is not None and tokens is not None:  # a speed is of all steps
         tokens = 1 + (tokens - 1) * reading.drafted_share
@@ -345,13 +349,12 @@ def _speed(found: Diagnosis) -> Iterator[Suspect]:
         yield _suspect("draft_cost", share=share)
     if reading.experts and high and (measured is None or slow):
         yield _suspect("experts", experts=reading.experts)
-    requests, width = reading.requests_running, (found.num_draft_tokens or 0) + 1
+    requests, width = reading.requests_running, (diagnosis.num_draft_tokens or 0) + 1
     if requests is not None and width > 1 and requests * width > MANY_TOKENS:
         yield _suspect("batch", requests=requests, width=width, all=requests * width)
-    if found.speedup is not None and found.speedup < 1:
-        words = (
-            f"Drafting does not pay with these costs: the expected speedup is {found.speedup:.2f}."
-        )
+    if diagnosis.speedup is not None and diagnosis.speedup < 1:
+        expected = f"the expected speedup is {diagnosis.speedup:.2f}."
+        words = f"Drafting does not pay with these costs: {expected}"
         yield Suspect("does_not_pay", words, "a smaller window, or a cheaper drafter.")
     elif slow and tokens is not None and not high:
         words = (
@@ -361,11 +364,11 @@ def _speed(found: Diagnosis) -> Iterator[Suspect]:
         yield Suspect("does_not_pay", words, "acceptance by kind of prompt; it is too low here.")
 
 
-def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
-    rates, width, gain = found.unconditional, found.num_draft_tokens, found.gain
+def _window(diagnosis: Diagnosis, dropped: bool) -> Iterator[Suspect]:
+    rates, width, gain = diagnosis.unconditional, diagnosis.num_draft_tokens, diagnosis.gain
     if width is None:
         return
-    best_k = found.best_k if is_set(width) else None
+    best_k = diagnosis.best_k if is_set(width) else None
     if best_k is not None and gain is not None and gain > GAIN and best_k != width:
         words = (
             f"k is too large: with these costs {best_k} is best, {gain:.2f} times as fast as the"
@@ -382,13 +385,15 @@ def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
             words,
             f"the speed with k = {best_k}.",
         )
-    elif best_k is None and found.whole_rates and width > 1 and rates[-1] < SMALL and not dropped:
+    elif (
+        best_k is None and diagnosis.whole_rates and width > 1 and rates[-1] < SMALL and not dropped
+    ):
         words = (
             f"k may be too large: the last draft token is accepted in {rates[-1]:.0%} of the steps."
             " Give costs to decide."
         )
         yield Suspect("k_too_large", words, "the cost of a draft pass (--draft-cost).")
-    if _short(found):
+    if _short(diagnosis):
         words = (
             f"Windows are short: {width:.2f} draft tokens per step of at most {len(rates)}. The"
             " drafter often proposes fewer (no n-gram found, or an unsure draft), or the engine"
@@ -401,8 +406,8 @@ def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
         )
 
 
-def _short(found: Diagnosis) -> bool:
-    rates, width = found.unconditional, found.num_draft_tokens
+def _short(diagnosis: Diagnosis) -> bool:
+    rates, width = diagnosis.unconditional, diagnosis.num_draft_tokens
     return width is not None and len(rates) > 1 and width < 0.8 * len(rates)
 
 

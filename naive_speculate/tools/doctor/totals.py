@@ -42,10 +42,8 @@ _FIGURES = {  # figure → its names, as printed and as JSON
     "running": ("maximum request concurrency", "max request concurrency", "max_concurrency"),
 }
 _NAMES = {name: figure for figure, names in _FIGURES.items() for name in names}
-_FIRST = (
-    "max request concurrency",
-    *_FIGURES["requests"],
-)  # a block's first line may be one of these
+# a block's first line may be one of these
+_FIRST = "max request concurrency", *_FIGURES["requests"]
 _SGLANG = re.compile(r"accept[ _]length\b|\bacc_length\b|#questions:", re.IGNORECASE)
 _LABEL = re.compile(
     rf"(?<![\w-])(?i:(?P<name>{'|'.join(map(re.escape, sorted(_NAMES, key=len, reverse=True)))})"
@@ -92,9 +90,8 @@ def read_summary(text: str) -> Reading | None:
         parts = []
         for block in runs:
             accepted, drafted, steps = (whole_number(block.figures[name], name) for name in _COUNTS)
-            whole = abs(sum(block.rates) - accepted / max(steps, 1)) <= 0.006 * len(
-                block.rates
-            )  # otherwise some were cut off
+            # otherwise some were cut off
+            whole = abs(sum(block.rates) - accepted / max(steps, 1)) <= 0.006 * len(block.rates)
             parts.append(Part(accepted, drafted, steps, tuple(block.rates) if whole else ()))
         return form.total(parts, **common)
     reading = form.of_means(
@@ -112,24 +109,24 @@ def read_summary(text: str) -> Reading | None:
 def _printed(text: str) -> Iterator[_Block]:
     """A block ends where the next begins, or where a figure occurs again."""
     block = _Block()
-    for found in _LABEL.finditer(text):
-        before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()].split()
+    for match in _LABEL.finditer(text):
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()].split()
         if before and before[-1].isalpha() and not before[-1].isupper():
             # a container's name, a time or a level may stand before a label; a word changes its
             # meaning
             continue
-        label = (found["name"] or "").lower()
-        value, name = float(found["value"]), _NAMES.get(label)
+        label = (match["name"] or "").lower()
+        value, name = float(match["value"]), _NAMES.get(label)
         full = bool(block.rates or block.figures.keys() - {"running"})
         if (
             name in block.figures
             or (full and label in _FIRST)
-            or (not name and block.rates and int(found["index"]) == 0)
+            or (not name and block.rates and int(match["index"]) == 0)
         ):
             yield block
             block = _Block()
-        if name is None and int(found["index"]) == len(block.rates):
-            block.rates.append(value / (100 if found["kind"].lower() == "position" else 1))
+        if name is None and int(match["index"]) == len(block.rates):
+            block.rates.append(value / (100 if match["kind"].lower() == "position" else 1))
         elif name is not None:
             block.figures[name] = value
     yield block
@@ -137,15 +134,15 @@ def _printed(text: str) -> Iterator[_Block]:
 
 def _saved(text: str) -> Iterator[_Block]:
     lengths = [name for name in _FIGURES["length"] if "_" in name]
-    for found, _ in objects(text, (*lengths, "mean_tpot_ms")):
+    for report, _ in objects(text, (*lengths, "mean_tpot_ms")):
         figures = {
-            name: found[key]
+            name: report[key]
             for key, name in _NAMES.items()
-            if isinstance(found.get(key), int | float)
+            if isinstance(report.get(key), int | float)
         }
         if figures.get("length", 1) < 1:  # SGLang's mark of a run without drafting
             del figures["length"]
-        rates = found.get("spec_decode_per_position_acceptance_rates") or []
+        rates = report.get("spec_decode_per_position_acceptance_rates") or []
         known = isinstance(rates, list) and all(isinstance(rate, int | float) for rate in rates)
         yield _Block(figures, list(map(float, rates)) if known else [])
 
@@ -235,8 +232,8 @@ def read_counts(text: str) -> Reading | None:
     """All reports of one engine together; None if there are none. Of a streamed response the
     last report counts."""
     for kind in _KINDS:
-        found = last_reports(text, (kind.accepted,), lambda _, response: response.get("id"))
-        parts = [part for part in (_of_report(kind, *one) for one in found) if part is not None]
+        reports = last_reports(text, (kind.accepted,), lambda _, response: response.get("id"))
+        parts = [part for part in (_of_report(kind, *one) for one in reports) if part is not None]
         if kind.form.engine == "tabbyAPI":
             lines = [tuple(map(int, line)) for line in _LINE.findall(text)]
             parts += [
@@ -245,9 +242,8 @@ def read_counts(text: str) -> Reading | None:
                 if drafted
             ]
         if parts:
-            running = mean(
-                part.steps for part in parts if part.steps
-            )  # a report counts a step of each request
+            # a report counts a step of each request
+            running = mean(part.steps for part in parts if part.steps)
             counted = {"requests_running": running, "derived": ()} if kind.steps else {}
             return kind.form.of_tokens(parts, NO_HISTOGRAM, **counted)
     return None
@@ -289,9 +285,9 @@ def read_benchmark(text: str) -> Reading | None:
             runs.append({})
         runs[-1][name] = float(value)
     for stats, _ in objects(text, ("acceptance_length_percentiles",)):
-        given = {short: stats.get(f"{name}_percentiles") for short, name in _AVERAGES.items()}
+        percentiles = {short: stats.get(f"{name}_percentiles") for short, name in _AVERAGES.items()}
         averages = {
-            short: one.get("average") for short, one in given.items() if isinstance(one, dict)
+            short: one.get("average") for short, one in percentiles.items() if isinstance(one, dict)
         }
         runs.append(
             {

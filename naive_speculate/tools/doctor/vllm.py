@@ -43,10 +43,8 @@ _REQUEST = Format(
 _LMDEPLOY = _LOG._replace(
     engine="LMDeploy", source="lmdeploy/metrics/loggers.py, get_spec_msg (1263d5cd8)"
 )
-_BEGIN, _LONGEST = (
-    re.compile(r"SpecDecoding\s+metrics:"),
-    2000,
-)  # a message may span lines, or follow another one on a line
+# a message may span lines, or follow another one on a line
+_BEGIN, _LONGEST = re.compile(r"SpecDecoding\s+metrics:"), 2000
 _COUNT = re.compile(r"(?<![A-Za-z] )\b(Accepted|Drafted):\s*(\d+)\s*tokens")
 _LINE_V0 = re.compile(
     r"Speculative metrics:(?:[^,\n]{0,60},){2} Number of speculative tokens: (\d+), Number of"
@@ -56,9 +54,8 @@ _LINE_V0 = re.compile(
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
 _PERCENTAGE = re.compile(r"Draft acceptance rate:\s*(\d+(?:\.\d+)?)%")
 _RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?(\d+(?:\.\d+)?(?:,\s*\d+(?:\.\d+)?)*)")
-_RUNNING = re.compile(
-    r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)"
-)  # vllm/v1/metrics/loggers.py; LMDeploy
+# vllm/v1/metrics/loggers.py; LMDeploy
+_RUNNING = re.compile(r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)")
 _TOO_FEW = "The line does not count the steps"
 
 
@@ -128,8 +125,8 @@ def read_v0_log(text: str) -> Reading | None:
 def _of_message(accepted: int, drafted: int, message: str) -> Part:
     """All windows have full length, unless that contradicts the rates, which are shares of the
     steps. Without rates if some were cut off: the mean length is 1 + their sum."""
-    found, length, steps = _RATES.search(message), _LENGTH.search(message), None
-    rates = numbers_in(found[1]) if found else ()
+    rates_text, length, steps = _RATES.search(message), _LENGTH.search(message), None
+    rates = numbers_in(rates_text[1]) if rates_text else ()
     if rates and length and abs(1 + sum(rates) - float(length[1])) > 0.005 + len(rates) * ROUNDING:
         rates = ()
     if not drafted:
@@ -152,10 +149,10 @@ def _of_message(accepted: int, drafted: int, message: str) -> Part:
 def read_request(text: str) -> Reading | None:
     """The metrics of all responses together; None if there are none. Of a streamed response the
     last report counts."""
-    found = last_reports(
+    reports = last_reports(
         text, ("num_spec_steps",), lambda _, response: _whole_response(response).get("id")
     )
-    parts = [_of_request(metrics, _whole_response(response)) for metrics, response in found]
+    parts = [_of_request(metrics, _whole_response(response)) for metrics, response in reports]
     if not parts:
         return None
     known = all(part.rates for part in parts if part.steps)
@@ -179,14 +176,14 @@ def _of_request(metrics: dict[str, Any], response: dict[str, Any]) -> Part:
         (drafts, hits, 1) for hits, drafts in zip(hits_of_steps, drafts_of_steps, strict=True)
     ]
     if isinstance(by_length := metrics.get("acceptance_histogram_by_draft_length"), dict):
-        given = {
+        lengths = {
             int(length): _dense(counts)
             for length, counts in by_length.items()
             if str(length).isdecimal()
         }
         windows = [
             (length, hits, count)
-            for length, counts in given.items()
+            for length, counts in lengths.items()
             for hits, count in enumerate(counts)
         ]
     rates = rates_of(histogram, drafted / steps) if steps and sum(histogram) == steps else ()

@@ -30,13 +30,11 @@ from naive_speculate.tools.prove.server import (
 from naive_speculate.tools.prove.stated import context_of
 
 ERROR_RATE = 0.001  # the probability of any false alarm on a correct server
-NEAR_TIE = (
-    0.3  # a difference of log-probabilities, in nats, that rounding in half precision may reverse
-)
+# a difference of log-probabilities, in nats, that rounding in half precision may reverse
+NEAR_TIE = 0.3
 _LOOKS = 3  # times that each prompt is tried to see what a server's logprobs mean
-MORE_REFERENCE = (
-    10  # how many times as many texts the local copy samples where the server reports no tokens
-)
+# how many times as many texts the local copy samples where the server reports no tokens
+MORE_REFERENCE = 10
 _FEWEST = 5  # outcomes of a context that is tested where a server merges tokens
 _UNLISTED = re.compile(r"|<[^<>\s]+>|.*\ufffd.*", re.DOTALL)
 
@@ -67,9 +65,8 @@ class Greedy:
     num_texts: int
     num_tokens: int
     num_left_out: int
-    num_differing: (
-        int  # tokens that are less probable than the most probable one by more than a near tie
-    )
+    # tokens that are less probable than the most probable one by more than a near tie
+    num_differing: int
     largest_gap: float  # by how much at most, in nats
     num_parted: int  # prompts whose texts are not all the same
 
@@ -108,9 +105,8 @@ class Evidence:
         self.answers = [
             (r, answer) for r in requests(settings) for answer in record.answers.get(r.number, [])
         ]
-        self.texts: dict[tuple[int, float], list[str]] = defaultdict(
-            list
-        )  # by prompt and temperature
+        # by prompt and temperature
+        self.texts: dict[tuple[int, float], list[str]] = defaultdict(list)
         for request, answer in self.answers:
             self.texts[request.prompt, request.temperature].append(answer.text)
         self.tells_drafts = any(
@@ -123,21 +119,23 @@ class Evidence:
         """What the server states after each context, and the contexts in which it merges tokens
         of one text into one entry."""
         stated, merged = dict[Context, Entries](self.record.stated), set[Context]()
-        confirmed, seen = set[Context](), Counter[Context]()
+        confirmed, counts = set[Context](), Counter[Context]()
         for request, answer in self.answers:
             for position, entries in enumerate(answer.top):
                 context = context_of(request, answer, position, self.raw)
                 if is_missing(entries, self.num_top):
                     continue
                 stated.setdefault(context, entries)
-                seen[context] += 1
+                counts[context] += 1
                 if is_short(entries, self.num_top):
                     merged.add(context)
                 if entries[-1][0] != answer.tokens[position]:
                     confirmed.add(context)  # the sampled token was not added to the list
         if merged:
             merged |= {
-                context for context in seen if seen[context] < _FEWEST or context not in confirmed
+                context
+                for context in counts
+                if counts[context] < _FEWEST or context not in confirmed
             }
         return stated, merged
 
@@ -156,7 +154,7 @@ class Evidence:
         tests = self._by_token(sampled) if by_token else self._by_text()
         adjusted = holm([fit.p_value for _, fit, _ in tests])
         rate = ERROR_RATE / max(1, len(tests))
-        found = [
+        findings = [
             Finding(
                 name,
                 fit,
@@ -166,7 +164,7 @@ class Evidence:
             )
             for (name, fit, num_drafted), p_value in zip(tests, adjusted, strict=True)
         ]
-        return sorted(found, key=lambda finding: (finding.p_value, -finding.fit.bias))
+        return sorted(findings, key=lambda finding: (finding.p_value, -finding.fit.bias))
 
     def complete(self) -> bool:
         """Whether all planned requests were answered."""
@@ -200,9 +198,8 @@ class Evidence:
     def _outcomes(self, sampled: Sequence[tuple[Request, Answer]]) -> Iterator[_Outcome]:
         self.num_left_out = 0
         for request, answer in sampled:
-            ended = answer.ended and bool(
-                answer.tokens or not answer.text
-            )  # otherwise its tokens are not known
+            # otherwise its tokens are not known
+            ended = answer.ended and bool(answer.tokens or not answer.text)
             for position in range(min(POSITIONS, len(answer.tokens) + ended)):
                 context = answer.tokens[:position]
                 token = "".join(answer.tokens[position : position + 1])

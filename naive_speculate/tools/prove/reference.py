@@ -42,10 +42,10 @@ class Reference:
         ids = tuple(self.id_of.get(token, -1) for token in tokens)
         if -1 in ids:
             return None
-        found = torch.log_softmax(self.logits(prompt, ids).double() / temperature, -1).topk(count)
+        top = torch.log_softmax(self.logits(prompt, ids).double() / temperature, -1).topk(count)
         return tuple(
             (self.texts[i], value)
-            for value, i in zip(found.values.tolist(), found.indices.tolist(), strict=True)
+            for value, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)
         )
 
     def sample(self, prompt: str, temperature: float, count: int, seed: int) -> list[str]:

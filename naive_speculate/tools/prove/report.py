@@ -40,8 +40,8 @@ class Drafted:
     def of(cls, evidence: Evidence, findings: Sequence[Finding]) -> "Drafted":
         """Of the tests of token frequencies."""
         rate = ERROR_RATE / max(1, len(findings))
-        found = [one for one in findings if one.num_drafted and one.fit.degrees]
-        biases = [smallest_bias(one.num_drafted, one.fit.degrees, rate) for one in found]
+        drafted = [one for one in findings if one.num_drafted and one.fit.degrees]
+        biases = [smallest_bias(one.num_drafted, one.fit.degrees, rate) for one in drafted]
         num_tokens = sum(one.num_drafted for one in findings)
         least = min(biases, default=None)
         return cls(evidence.tells_drafts, num_tokens, evidence.num_left_out, least)
@@ -53,12 +53,12 @@ class Drafted:
             if self.known
             else "that may be drafted (the first token never is)"
         )
-        found = (
+        outcome = (
             "no bias could be found in them"
             if self.smallest_bias is None
             else f"a bias in them from {self.smallest_bias:.3f} is found with {POWER:.0%} power"
         )
-        return f"{self.num_tokens} sampled tokens were tested {which}: {found}." + (
+        return f"{self.num_tokens} sampled tokens were tested {which}: {outcome}." + (
             f" {self.num_left_out} more are left out, as their probabilities are not known."
             if self.num_left_out
             else ""
@@ -73,9 +73,8 @@ class Report:
         self.settings, self.against = evidence.settings, against
         self.findings, self.greedy = evidence.findings(), evidence.greedy()
         self.drafted = Drafted.of(evidence, self.findings)
-        self.num_answers = len(
-            evidence.answers
-        )  # completions that were tested, those of an earlier run included
+        # completions that were tested, those of an earlier run included
+        self.num_answers = len(evidence.answers)
         self.cost, self.complete, self.one_text = cost, evidence.complete(), evidence.one_text()
 
     @property

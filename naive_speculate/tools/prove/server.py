@@ -18,10 +18,8 @@ _SWITCHED_OFF: tuple[dict[str, Any], ...] = (
 """Fields, by no standard, that switch off what servers switch on by default; the first that a
 server takes are used."""
 _ALWAYS = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}
-_MOST_LIKELY = (
-    10,
-    5,
-)  # how many of the most probable tokens are requested: OpenAI's own API allows 5
+# how many of the most probable tokens are requested: OpenAI's own API allows 5
+_MOST_LIKELY = 10, 5
 _LIMITS = (1, 2, 3, 4, 5, 8)  # how many servers list at most, whatever is requested
 _TIMEOUT = 120.0  # seconds until an answer is whole
 _COMPLETIONS = 4  # requested at once
@@ -144,9 +142,9 @@ class Server:
     def adapt(self, prompt: str) -> Answer:
         """Find the fields that the server takes; returns the answer to one token. Raises
         `ServerError` if it takes none of them."""
-        given, errors = self.fields, list[ServerError]()
+        fields, errors = self.fields, list[ServerError]()
         for self.num_top, off in product(_MOST_LIKELY, _SWITCHED_OFF):
-            self.fields = off | given
+            self.fields = off | fields
             try:
                 return self.complete(prompt, max_tokens=1, temperature=1.0)[0]
             except ServerError as error:
@@ -159,21 +157,21 @@ class Server:
         """Whether the server merges tokens of one text into one entry, so that their
         probabilities cannot be known; a server that lists fewer tokens than requested is asked
         for as many. Where the server can name tokens by their ids, it is asked to."""
-        given = self.fields
+        fields = self.fields
         for more in ({}, _IDS):
-            self.fields = given | more
+            self.fields = fields | more
             try:
                 if not self._is_short(prompt):
                     return False
             except ServerError as error:
                 if not error.refused:
                     raise
-        self.fields = given
+        self.fields = fields
         return True
 
     def _is_short(self, prompt: str) -> bool:
         """Whether a list is shorter than requested, however many are requested."""
-        wanted = self.num_top
+        num_top = self.num_top
         for _ in range(2):
             answer = self.complete(prompt, max_tokens=1, temperature=1.0)[0]
             if not answer.top or not is_short(answer.top[0], self.num_top):
@@ -181,7 +179,7 @@ class Server:
             if (num := len(answer.top[0])) not in _LIMITS:
                 break
             self.num_top = num
-        self.num_top = wanted
+        self.num_top = num_top
         return True
 
     def after(

@@ -47,15 +47,15 @@ def fetch(
 ) -> None:
     """Ask for the logprobs that the recorded answers lack, one request for each context, within
     the limits of requests and time. Raises `ServerError` if a request fails."""
-    wanted = _wanted(settings, record, raw, server.num_top)
-    left = islice(wanted.items(), max(0, max_requests - cost.num_requests))
+    contexts = _wanted(settings, record, raw, server.num_top)
+    left = islice(contexts.items(), max(0, max_requests - cost.num_requests))
 
     def top(item: tuple[Context, tuple[int, ...]]) -> tuple[Context, Entries] | None:
         (prompt, temperature, tokens), ids = item
         if time.monotonic() >= server.deadline:
             return None
-        found = server.after(settings.prompts[prompt], tokens, ids, temperature)
-        return item[0], found
+        answered = server.after(settings.prompts[prompt], tokens, ids, temperature)
+        return item[0], answered
 
     began = time.monotonic()
     with ThreadPoolExecutor(settings.concurrency) as pool:
@@ -71,7 +71,7 @@ def fetch(
                     " give a local copy of the model with --reference FOLDER"
                 )
             record.add_stated(context, entries)
-    if len(record.stated) < len(wanted) and cost.num_requests >= max_requests:
+    if len(record.stated) < len(contexts) and cost.num_requests >= max_requests:
         cost.stopped = cost.stopped or f"it stopped after {max_requests} requests"
     cost.seconds += time.monotonic() - began
 
@@ -93,14 +93,14 @@ def _wanted(
         else:
             known.add(context)
     chosen: dict[tuple[int, float, int], int] = defaultdict(int)
-    wanted = {}
+    contexts = {}
     for context, _ in counts.most_common():
         prompt, temperature, tokens = context
         group = prompt, temperature, len(tokens)
         if context not in known and chosen[group] < MOST:
             chosen[group] += 1
-            wanted[context] = ids[context]
-    return wanted
+            contexts[context] = ids[context]
+    return contexts
 
 
 def _tested(settings: Settings, record: Record) -> Iterator[tuple[Request, Answer, int]]:

@@ -96,11 +96,8 @@ def _write_tokens(writer: Any, config: Any, tokenizer: Any, ends: Sequence[int])
     writer.add_token_merges(merges or ["[ PAD"])  # llama.cpp requires some
     if (bos := config.bos_token_id) is not None:
         writer.add_bos_token_id(bos)
-    adders = (
-        writer.add_eos_token_id,
-        writer.add_eot_token_id,
-        writer.add_eom_token_id,
-    )  # llama.cpp ends a text at each
+    # llama.cpp ends a text at each
+    adders = writer.add_eos_token_id, writer.add_eot_token_id, writer.add_eom_token_id
     known = (token for token in ends if 0 <= token < config.vocab_size)
     for add, token in zip(adders, known, strict=False):
         add(token)

@@ -124,9 +124,8 @@ def test_blocks_that_only_llama_cpp_writes_are_dequantised(tmp_path, kind):
     kind = gguf.GGMLQuantizationType[kind]
     block, size = gguf.GGML_QUANT_SIZES[kind]
     rows, width = 300, 512  # of more numbers than are dequantised at once
-    stored = np.random.default_rng(0).integers(
-        0, 60, (rows, width // block * size), np.uint8
-    )  # no scale is infinite
+    # no scale is infinite
+    stored = np.random.default_rng(0).integers(0, 60, (rows, width // block * size), np.uint8)
     (tmp_path / "blocks").write_bytes(b"before" + stored.tobytes())
     found = dequantised(tmp_path / "blocks", StoredTensor((rows, width), int(kind), 6))
     assert torch.equal(found, torch.from_numpy(gguf.quants.dequantize(stored, kind)))

@@ -24,7 +24,7 @@ from ui.experiments.lessons.find_examples import (
     sampling_position,
 )
 from ui.experiments.lessons.lesson import Trial
-from ui.experiments.lessons.unchanged import Census, convergence, draw, shares
+from ui.experiments.lessons.unchanged import Census, censuses, convergence, shares
 from ui.run.settings import Settings
 
 PROMPT = [5, 17, 60, 3]
@@ -36,7 +36,7 @@ def request(temperature: float, seed: int) -> Request:
 
 @pytest.fixture(scope="module")
 def census(tiny_engine) -> Census:
-    *_, last = draw(tiny_engine, request(1.0, 4), 600)
+    *_, last = censuses(tiny_engine, request(1.0, 4), 600)
     return last
 
 
@@ -63,10 +63,10 @@ def test_counts_of_the_real_decoder_come_close_to_the_target_and_not_to_the_draf
 
 
 def test_batches_grow_up_to_the_engines_rows_and_drawing_needs_a_temperature(tiny_engine):
-    drawing = draw(tiny_engine, request(1.0, 1), 10_000)
+    drawing = censuses(tiny_engine, request(1.0, 1), 10_000)
     assert [census.draws for census in islice(drawing, 4)] == [10, 30, 70, 134]  # 64 rows at most
     with pytest.raises(ValueError, match="temperature is 0"):
-        next(draw(tiny_engine, request(0.0, 1), 10))
+        next(censuses(tiny_engine, request(0.0, 1), 10))
 
 
 def test_distances_and_the_share_of_replacements_which_is_what_kept_drafts_leave():

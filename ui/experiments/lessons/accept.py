@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
-from naive_speculate.palette import STYLES
 from ui.assets import render
 from ui.experiments.lessons.find_examples import (
     OPEN,
@@ -27,9 +25,9 @@ def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding until a close rejection …")
     # With this top-k, every list in an event is the whole distribution.
     for trace in trial.sampled(TRIES, num_draft_tokens=K, top_k=8, max_tokens=TOKENS):
-        found = close_rejection(trace, trial.seen)
-        if found is not None:
-            yield Progress("Found one. Press again for another one.", _data(trace, found))
+        example = close_rejection(trace, trial.seen)
+        if example is not None:
+            yield Progress("Found one. Press again for another one.", _data(trace, example))
             return
     low, high = OPEN
     yield Progress(
@@ -37,8 +35,8 @@ def measure(trial: Trial) -> Iterator[Progress]:
     )
 
 
-def _data(trace: Trace, found: DraftedStep) -> Data:
-    guess, added = found.rejected, found.added
+def _data(trace: Trace, example: DraftedStep) -> Data:
+    guess, added = example.rejected, example.added
     assert guess is not None, "`close_rejection` ensures this"
     assert added is not None, "`close_rejection` ensures this"
     p, q = (probs(top or []) for top in (guess.target_top, guess.draft_top))
@@ -62,7 +60,7 @@ def _data(trace: Trace, found: DraftedStep) -> Data:
     rows.sort(key=lambda row: (row["id"] not in own, -max(row["p"], row["q"])))
     return {
         "key": guess.text,
-        "before": end_of(text_before(trace, found.before + found.num_accepted)),
+        "before": end_of(text_before(trace, example.before + example.num_accepted)),
         "guess": guess.text,
         "p": guess.target_prob,
         "q": guess.draft_prob,
@@ -99,8 +97,7 @@ VIEWS = [
 def markup(data: Data) -> str:
     columns = ([row[name] for row in data["tokens"]] for name in ("q", "p", "left"))
     others = [rest_of(column) for column in columns]
-    label = STYLES[EventKind.RESAMPLED].label
-    return render("lesson_rejection", **data, others=others, others_name=OTHERS, label=label)
+    return render("lesson_rejection", **data, others=others, others_name=OTHERS)
 
 
 NOTE = "Decodes your prompt until it finds a close rejection."

@@ -32,12 +32,12 @@ def measure(trial: Trial) -> Iterator[Progress]:
     target = trial.catalog.of(trial.settings.pair).engine.about.models.get("target")
     prompts = [trial.settings.prompt, *prompts_for(target)]
     for state in sweep_batches(trial.catalog, settings, prompts, [K], sizes, TURNS):
-        found = {
+        speedups = {
             str(size): value.mean for (size, _), value in batch_speedups(state.samples).items()
         }
         yield Progress(
             f"{state.running} …" if state.running else "Done.",
-            {"speedups": found} if found else None,
+            {"speedups": speedups} if speedups else None,
         )
 
 

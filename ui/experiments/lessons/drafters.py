@@ -36,6 +36,7 @@ IN_SENTENCES = {
     "head": "the draft head",
     "block": "the block drafter",
     "mtp": "the MTP layer",
+    "assistant": "the assistant",
     "suffix": "suffix decoding",
     "suffix+head": "suffix decoding with the head",
     "prompt_lookup": "prompt lookup",
@@ -157,7 +158,7 @@ def words(data: Data) -> dict[str, str]:
     free, best = ([_winner(data, text, names) for text in TEXTS] for names in (COPYING, here))
     without = f"Without any model: {free[0]} on {TEXTS['new']}, {free[1]} on the other. "
     suffix, lookup = (f"{_gain(data, name, 'repeating'):.2f}" for name in COPYING)
-    found = {
+    texts = {
         "model_here": model,
         "head_here": head,
         "take_head": _head(data),
@@ -169,9 +170,9 @@ def words(data: Data) -> dict[str, str]:
         "without": "" if free == best else without,
     }
     for text, winner in zip(TEXTS, best, strict=True):
-        found[f"best_{text}"] = winner
-        found |= {f"{name}_{text}": f"{pace(data, name, text):.1f}" for name in COPYING}
-    return found
+        texts[f"best_{text}"] = winner
+        texts |= {f"{name}_{text}": f"{pace(data, name, text):.1f}" for name in COPYING}
+    return texts
 
 
 def right(data: Data) -> list[int]:

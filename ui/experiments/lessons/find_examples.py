@@ -85,12 +85,12 @@ def close_rejection(trace: Trace, seen: Collection[str] = ()) -> DraftedStep | N
             and q <= SURE
         )
 
-    found = [
+    rejections = [
         (step.rejected, step)
         for step in drafted_steps(trace)
         if step.rejected and step.added and step.added.text
     ]
-    close = [(draft.draft_prob or 0, step) for draft, step in found if teaches(draft)]
+    close = [(draft.draft_prob or 0, step) for draft, step in rejections if teaches(draft)]
     return max(close, key=lambda pair: pair[0], default=(0, None))[1]
 
 
@@ -100,13 +100,11 @@ def full_step(trace: Trace, followed_by: int) -> DraftedStep | None:
     every = list(drafted_steps(trace))
     candidates = every[: max(0, len(every) - followed_by)]
     whole = (
-        found
-        for found in candidates
-        if found.rejected and found.num_accepted >= KEPT and found.added
+        step for step in candidates if step.rejected and step.num_accepted >= KEPT and step.added
     )
     return max(
         whole,
-        key=lambda found: (len(found.drafts) > found.num_accepted + 1, found.num_accepted),
+        key=lambda step: (len(step.drafts) > step.num_accepted + 1, step.num_accepted),
         default=None,
     )
 

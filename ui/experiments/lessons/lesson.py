@@ -71,13 +71,11 @@ class Lesson:
     number: int  # its number, from 1; its text is `assets/lessons/{number}.md`
     button: str  # the label of the button that runs it live
     note: str  # a line about the live run
-    measure: Callable[
-        [Trial], Iterator[Progress]
-    ]  # the experiment; the last item it yields is the result
+    # the experiment; the last item it yields is the result
+    measure: Callable[[Trial], Iterator[Progress]]
     words: Callable[[Data], Mapping[str, str]]  # the values of the placeholders in the text
-    right: Callable[
-        [Data], Sequence[int]
-    ]  # the right choice of each question, from 0, given the result
+    # the right choice of each question, from 0, given the result
+    right: Callable[[Data], Sequence[int]]
     # the opening's view, which hides the answer to the lesson's question, then one per step but the
     # exercises
     views: Callable[[Data], list[View]]
@@ -86,9 +84,8 @@ class Lesson:
     # a picture in HTML whose `data-part` elements the other views show and highlight; None if all
     # are charts
     markup: Callable[[Data], str] | None = None
-    timed: bool = (
-        False  # whether it measures times, so that only one such experiment may run at once
-    )
+    # whether it measures times, so that only one such experiment may run at once
+    timed: bool = False
 
 
 def parts(*shown: str, lit: Sequence[str] = ()) -> View:
@@ -218,7 +215,7 @@ def run_all(
             yield Progress(status(name), data)
             traces[name].append(trial.run(**{**common, **changes}, seed=seed))
             known = {
-                case: found for case, runs in traces.items() if (found := totals(runs)).get("speed")
+                case: sums for case, runs in traces.items() if (sums := totals(runs)).get("speed")
             }
             if next(iter(cases)) in known and len(known) >= (least or len(cases)):
                 data = {"known": known}

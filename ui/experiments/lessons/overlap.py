@@ -14,19 +14,21 @@ TOKENS = 150
 
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding …")
-    found = expected_acceptance(
+    expected = expected_acceptance(
         next(trial.sampled(num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True))
     )
-    if found is None:
+    if expected is None:
         yield Progress("Nothing was drafted. Try another prompt.")
         return
     data = {
-        "alpha": found.alpha,
-        "observed": found.observed,
-        "deviation": found.deviation,
-        "judged": found.judged,
+        "alpha": expected.alpha,
+        "observed": expected.observed,
+        "deviation": expected.deviation,
+        "judged": expected.judged,
     }
-    yield Progress(f"Predicted {percent(found.alpha)}, counted {percent(found.observed)}.", data)
+    yield Progress(
+        f"Predicted {percent(expected.alpha)}, counted {percent(expected.observed)}.", data
+    )
 
 
 def words(data: Data) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.threads import leave_cores_to
-from naive_speculate.tools.bench.measure import Run, forward_timer, our_way
+from naive_speculate.tools.bench.measure import Decoded, forward_timer, our_way
 from ui.charts.figures import ACCEPTED, INK, MUTED, TARGET, Figure, figure, line, nice_ceiling
 from ui.experiments.compare_texts import source_of
 from ui.experiments.lessons.lesson import (
@@ -62,7 +62,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
         for key, timer in timers.items():
             times[key].append(timer())
     prompts = [trial.settings.prompt, *prompts_for(served.engine.about.models.get("target"))]
-    runs: dict[str, list[Run]] = {}
+    runs: dict[str, list[Decoded]] = {}
     for runs in decode(pairs, prompts[:PROMPTS], chat=served.engine.about.chat):
         yield Progress(f"Decoding text {len(runs['float32'])} of {TURNS * PROMPTS} …")
     yield Progress("Done.", _data(times, runs))
@@ -70,7 +70,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 def decode(
     pairs: dict[str, ModelPair], prompts: list[str], *, chat: bool
-) -> Iterator[dict[str, list[Run]]]:
+) -> Iterator[dict[str, list[Decoded]]]:
     """Every lane's runs so far; the lanes alternate. The first text warms up and is left out."""
     params = SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True)
     ways: dict[str, Any] = {}  # which take a prompt as a text, too
@@ -80,7 +80,7 @@ def decode(
         ways[f"{form}+drafts"] = our_way(decoder, "auto", params, drafter, chat=chat)
     for way in ways.values():
         way.decode(prompts[0], 0)
-    runs: dict[str, list[Run]] = {lane: [] for lane in LANES}
+    runs: dict[str, list[Decoded]] = {lane: [] for lane in LANES}
     for prompt in prompts * TURNS:
         for lane in LANES:
             runs[lane].append(ways[lane].decode(prompt, 0))
@@ -93,7 +93,7 @@ def _drafter(pair: ModelPair) -> str:
     return "model" if pair.draft is not None else "suffix"
 
 
-def _data(times: dict[tuple[str, int], list[float]], runs: dict[str, list[Run]]) -> Data:
+def _data(times: dict[tuple[str, int], list[float]], runs: dict[str, list[Decoded]]) -> Data:
     def equal(one: str, other: str) -> int:
         pairs = zip(runs[one], runs[other], strict=True)
         return sum(a.token_ids == b.token_ids for a, b in pairs) // TURNS

@@ -97,7 +97,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
         yield Progress("Nothing was drafted. Try another prompt.")
         return
     data = {
-        "rules": {name: sum(found) / len(found) for name, found in shares.items()},
+        "rules": {name: sum(values) / len(values) for name, values in shares.items()},
         "positions": len(shares["ratio"]),
         "windows": len(windows),
         "one_by_one": sum(one for one, _ in windows) / len(windows),
@@ -141,9 +141,9 @@ TYPICAL = (
 
 def words(data: Data) -> dict[str, str]:
     rules = data["rules"]
-    found = {name: percent(rules[name]) for name in RULES}
+    texts = {name: percent(rules[name]) for name in RULES}
     order = sorted(("ratio", "match", "favourite"), key=lambda name: -rules[name])
-    return found | {
+    return texts | {
         "positions": str(data["positions"]),
         "windows": str(data["windows"]),
         "order": " > ".join(RULES[name] for name in order),

@@ -188,7 +188,7 @@ def measure_passes(trial: Trial) -> Iterator[dict[int, float]]:
             if e.step and e.num_draft == width - 1 and e.verify_seconds
         )
         times.setdefault(width, []).extend(islice(seconds, STEPS))
-        yield {width: undisturbed(seen) for width, seen in times.items() if seen}
+        yield {width: undisturbed(measured) for width, measured in times.items() if measured}
 
 
 def pass_costs(known: dict[int, float]) -> Figure:

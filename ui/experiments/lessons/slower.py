@@ -49,13 +49,13 @@ def _gain(data: Data, k: int, temperature: float) -> float:
 
 def words(data: Data) -> dict[str, str]:
     known = data["known"]
-    found = {"few": str(FEW), "many": str(MANY), "calm": f"{CALM:g}", "wild": f"{WILD:g}"}
-    found["wasted"] = percent(1 - (known[_name(MANY, WILD)]["kept_share"] or 0))
+    texts = {"few": str(FEW), "many": str(MANY), "calm": f"{CALM:g}", "wild": f"{WILD:g}"}
+    texts["wasted"] = percent(1 - (known[_name(MANY, WILD)]["kept_share"] or 0))
     for name, (k, temperature) in zip(("calmly", "wildly", "many_wildly"), CASES, strict=True):
         times = _gain(data, k, temperature)
-        found[f"gain_{name}"], found[f"verdict_{name}"] = f"{times:.2f}", _verdict(times)
-        found[f"kept_{name}"] = percent(known[_name(k, temperature)]["kept_share"] or 0)
-    return found
+        texts[f"gain_{name}"], texts[f"verdict_{name}"] = f"{times:.2f}", _verdict(times)
+        texts[f"kept_{name}"] = percent(known[_name(k, temperature)]["kept_share"] or 0)
+    return texts
 
 
 def _verdict(times: float) -> str:

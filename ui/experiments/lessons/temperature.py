@@ -21,18 +21,18 @@ BOTH = "mean over the text"
 
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Searching for two positions …")
-    found = _positions(trial)
-    if found is None:
+    examples = _positions(trial)
+    if examples is None:
         yield Progress("The two models agreed everywhere. Try another prompt.")
         return
     data: Data = {
         "before": {
             name: end_of(joined(trial.settings.prompt, place.before), 40)
-            for name, place in found.items()
+            for name, place in examples.items()
         }
     }
     data["alpha"] = {
-        name: [_alpha_at(trial, place, t) for t in TEMPERATURES] for name, place in found.items()
+        name: [_alpha_at(trial, place, t) for t in TEMPERATURES] for name, place in examples.items()
     }
     data["mean"] = []
     for temperature in TEMPERATURES:
@@ -48,15 +48,15 @@ def measure(trial: Trial) -> Iterator[Progress]:
 def _positions(trial: Trial) -> dict[str, SamplingPosition] | None:
     """A position where the favourites agree but neither model is sure, and one where they
     differ."""
-    found: dict[str, SamplingPosition] = {}
+    examples: dict[str, SamplingPosition] = {}
     for trace in trial.sampled(TRIES, num_draft_tokens=K, max_tokens=TOKENS):
         for place, target, draft in judged_positions(trace):
             if max(target[0].prob, draft[0].prob) <= SURE:
-                found.setdefault(
+                examples.setdefault(
                     "agree" if target[0].token_id == draft[0].token_id else "differ", place
                 )
-        if len(found) == 2:
-            return found
+        if len(examples) == 2:
+            return examples
     return None
 
 

@@ -11,9 +11,8 @@ from ui.labels import end_of
 
 ROWS = 5
 TOKENS, TRIES = 96, 40
-TEMPERATURE = (
-    0.9  # sampled texts have more positions at which two tokens are nearly equally probable
-)
+# sampled texts have more positions at which two tokens are nearly equally probable
+TEMPERATURE = 0.9
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -30,10 +29,10 @@ def measure(trial: Trial) -> Iterator[Progress]:
             ignore_eos=True,
         )
         prompt = (trace.started and trace.started.prompt_token_ids) or []
-        found = find_flip(full, half, [*prompt, *trace.token_ids], len(prompt), num_rows=ROWS)
-        if found is not None and found.before not in trial.seen:
+        flip = find_flip(full, half, [*prompt, *trace.token_ids], len(prompt), num_rows=ROWS)
+        if flip is not None and flip.before not in trial.seen:
             yield Progress(
-                "Found one. Press again for another one.", found.to_dict() | {"key": found.before}
+                "Found one. Press again for another one.", flip.to_dict() | {"key": flip.before}
             )
             return
     yield Progress("No tie flipped in these texts. Try another prompt.")

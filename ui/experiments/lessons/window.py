@@ -57,14 +57,14 @@ def gains(data: Data) -> dict[int, float]:
 
 
 def best(data: Data) -> int:
-    found = gains(data)
-    return max(found, key=lambda k: found[k])
+    speedups = gains(data)
+    return max(speedups, key=lambda k: speedups[k])
 
 
 def alike(data: Data) -> list[int]:
     """Every k that may be the best, the seeds being the samples."""
     logs = {k: log_speedups(data, str(k), "0") for k in _runs(data)}
-    return may_be_best({k: dict(enumerate(found)) for k, found in logs.items()})
+    return may_be_best({k: dict(enumerate(values)) for k, values in logs.items()})
 
 
 def interval(data: Data, k: int) -> tuple[float, float]:
@@ -92,15 +92,15 @@ def _accepted_at(data: Data) -> list[float]:
 def _line(data: Data) -> str:
     """Why the bars are not as high as αⁿ."""
     many, run = max(_runs(data).items(), key=lambda item: item[0])
-    a, found, full = alpha(data), _accepted_at(data), many * run["rounds"]
+    a, accepted, full = alpha(data), _accepted_at(data), many * run["rounds"]
     missing = full - run["drafted"]
-    below = sum(share < a**place for place, share in enumerate(found, start=1))
-    said = f"{below} of {len(found)} bars lie below the line."
-    if below and found[0] < a:
+    below = sum(share < a**place for place, share in enumerate(accepted, start=1))
+    said = f"{below} of {len(accepted)} bars lie below the line."
+    if below and accepted[0] < a:
         said += (
             " Easy passages have more judged draft tokens than hard ones, so α is higher than the "
         )
-        said += f"{percent(found[0])} of steps that accepted the first."
+        said += f"{percent(accepted[0])} of steps that accepted the first."
     if below and missing:
         said += (
             f" And windows are shorter at the end of a text: {missing:,} of {full:,} positions in"
@@ -110,8 +110,8 @@ def _line(data: Data) -> str:
 
 
 def words(data: Data) -> dict[str, str]:
-    found, a, top = gains(data), alpha(data), best(data)
-    few, many = min(found), max(found)
+    speedups, a, top = gains(data), alpha(data), best(data)
+    few, many = min(speedups), max(speedups)
     others = [str(k) for k in alike(data) if k != top]
     tie = f"It ties statistically with k = {', '.join(others)}."
     pace = {k: f"{run['tokens_a_pass']:.1f}" for k, run in _runs(data).items()}
@@ -125,11 +125,13 @@ def words(data: Data) -> dict[str, str]:
         "pace": pace[many],
         "pace_half": pace.get(many // 2, "–"),
         "best": str(top),
-        "gain": f"{found[top]:.2f}",
+        "gain": f"{speedups[top]:.2f}",
         "pace_best": pace[top],
         "few": str(few),
         "beside": ", and ".join(
-            f"k\u00a0=\u00a0{k} was {found[k]:.2f} times as fast" for k in (few, many) if k != top
+            f"k\u00a0=\u00a0{k} was {speedups[k]:.2f} times as fast"
+            for k in (few, many)
+            if k != top
         ),
         "beyond": ", which here may lie beyond what was tried" if top == many else "",
         "alike": tie if others else "The others are clearly slower.",
@@ -147,18 +149,18 @@ def right(data: Data) -> list[int]:
 
 
 def views(data: Data) -> list[View]:
-    found, speeds = gains(data), _speeds(data)
-    few = min(found)
+    speedups, speeds = gains(data), _speeds(data)
+    few = min(speedups)
     bar, plain = speeds["data"]
     # One bar, not yet marked as the best.
     unmarked = {
-        "y": [found[few]],
-        "text": [f"{found[few]:.2f}×"],
+        "y": [speedups[few]],
+        "text": [f"{speedups[few]:.2f}×"],
         "marker": {"color": ACCEPTED},
         "error_y": None,
     }
-    question = f"k = {few}: {found[few]:.2f} times as fast as plain decoding. And with more?"
-    opening = asking({**speeds, "data": [bar | unmarked, plain]}, sorted(found)[1:], question)
+    question = f"k = {few}: {speedups[few]:.2f} times as fast as plain decoding. And with more?"
+    opening = asking({**speeds, "data": [bar | unmarked, plain]}, sorted(speedups)[1:], question)
     return [
         {"figure": opening, "finished": speeds},
         _survival(data),
@@ -236,10 +238,10 @@ def _pace(data: Data) -> View:
 
 
 def _speeds(data: Data) -> Figure:
-    found, top, near = gains(data), best(data), alike(data)
-    ks, times = sorted(found), [found[k] for k in sorted(found)]
-    below = [max(0.0, found[k] - interval(data, k)[0]) for k in ks]
-    above = [max(0.0, interval(data, k)[1] - found[k]) for k in ks]
+    speedups, top, near = gains(data), best(data), alike(data)
+    ks, times = sorted(speedups), [speedups[k] for k in sorted(speedups)]
+    below = [max(0.0, speedups[k] - interval(data, k)[0]) for k in ks]
+    above = [max(0.0, interval(data, k)[1] - speedups[k]) for k in ks]
     error = {
         "type": "data",
         "symmetric": False,
@@ -249,10 +251,10 @@ def _speeds(data: Data) -> Figure:
         "thickness": 1.5,
     }
     colors = [
-        MUTED if found[k] < 1 else RESAMPLED if k == top else ACCEPTED if k in near else MUTED
+        MUTED if speedups[k] < 1 else RESAMPLED if k == top else ACCEPTED if k in near else MUTED
         for k in ks
     ]
-    look = inside([("★ " if k == top else "") + f"{found[k]:.2f}×" for k in ks])
+    look = inside([("★ " if k == top else "") + f"{speedups[k]:.2f}×" for k in ks])
     look |= {
         "width": BAR,
         "textangle": -90,
@@ -263,7 +265,7 @@ def _speeds(data: Data) -> Figure:
     speeds = bars(
         "times as fast as plain", ks, times, colors, "k = %{x}: %{text}", **look, error_y=error
     )
-    said = f"Best k = {top}: {found[top]:.2f} times as fast as plain decoding"
+    said = f"Best k = {top}: {speedups[top]:.2f} times as fast as plain decoding"
     y = {"range": [0, 1.1 * max(*(interval(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
     plain = line("plain decoding", _axis(ks)["range"], [1, 1], INK, dash="dot")
     return figure([speeds, plain], takeaway=said, x=_axis(ks), y=y, height=320)

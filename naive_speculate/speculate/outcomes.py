@@ -31,7 +31,7 @@ COMPARED = tuple(name for name in VerifyStrategy if not VERIFIERS[name].matches_
 """Strategies that judge the drafts of another one's step: they need no draws of their own."""
 
 
-def observe(rows: Sequence[SequenceState], step: Step, vocabulary: Vocabulary) -> list[Outcome]:
+def outcomes_of(rows: Sequence[SequenceState], step: Step, vocabulary: Vocabulary) -> list[Outcome]:
     """The outcomes of a step, with as much as each row's `detail` and parameters ask for. Raises
     `ValueError` if a verifier accepted more drafts than there are."""
     tokens, probabilities, tops, others = Tokens.columns(rows, step), None, None, None
