@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 60
 
 
-@pytest.mark.parametrize("room", ["naive_speculate", "ui", "train", "docs", "tests"])
+@pytest.mark.parametrize("room", ["naive_speculate", "ui", "train", "benchmarks", "docs", "tests"])
 def test_no_function_has_more_lines_than_a_screen(room):
     """From its `def` on, docstring included."""
     long = [

@@ -85,7 +85,7 @@ def test_bad_input_is_one_line_and_status_2(arguments, message):
     assert message in refusal("naive_speculate.__main__", ["bench", *arguments])
 
 
-def test_a_benchmark_that_fails_leaves_no_file_and_plots_without_matplotlib_are_refused_before_anything_is_measured(
+def test_a_failed_benchmark_leaves_no_file_and_plots_without_matplotlib_are_refused_first(
     monkeypatch, tmp_path
 ):
     with pytest.raises(ValueError, match="no such folder"):

@@ -98,9 +98,12 @@ def test_figures_follow_from_the_runs_by_category_and_overall():
     }  # fmt: skip
     assert expected.items() <= first.items()
     expected = {
-        "questions": 2, "over_plain": pytest.approx(8**0.5), "decoding_over_plain": pytest.approx(8**0.5), "decoding_interval": None, "same_as_plain": 0.5,
-        "marginal_acceptance": [0.75, 0.25], "conditional_acceptance": [0.75, pytest.approx(1 / 3)], "tokens_per_second": 4.0,
-        "acceptance": 0.5, "alpha": pytest.approx(4 / 7), "step_ms": pytest.approx(10.0), "predicted": None,
+        "questions": 2, "over_plain": pytest.approx(8**0.5),
+        "decoding_over_plain": pytest.approx(8**0.5), "decoding_interval": None,
+        "same_as_plain": 0.5, "marginal_acceptance": [0.75, 0.25],
+        "conditional_acceptance": [0.75, pytest.approx(1 / 3)], "tokens_per_second": 4.0,
+        "acceptance": 0.5, "alpha": pytest.approx(4 / 7), "step_ms": pytest.approx(10.0),
+        "predicted": None,
     }  # fmt: skip
     assert {name: overall[name] for name in expected} == expected
     assert found["overall"]["none"]["over_plain"] == 1.0

@@ -19,23 +19,28 @@ PHASES = [
 IN_LESSON = """(there) => {
     const parts = (name) => [...document.querySelectorAll(`.ns-picture svg [data-part=${name}]`)];
     const names = ["draft", "q", "pass", "p", "verdict", "gain", "count"];
-    const shown = names.filter((name) => parts(name).length && parts(name).every((part) => getComputedStyle(part).opacity === "1"));
+    const shown = names.filter((name) => parts(name).length &&
+      parts(name).every((part) => getComputedStyle(part).opacity === "1"));
     return shown.join() === there.join();
 }"""
 THERE = """() => ["draft", "q", "pass", "p", "verdict", "gain", "count"].filter((name) =>
-    [...document.querySelectorAll(`.ns-drawing [data-part=${name}]`)].every((part) => getComputedStyle(part).opacity === "1"))"""
+    [...document.querySelectorAll(`.ns-drawing [data-part=${name}]`)]
+      .every((part) => getComputedStyle(part).opacity === "1"))"""
 MOVES = """() => document.querySelector(".ns-drawing").getAnimations({ subtree: true })
     .some(({ playState }) => playState === "running")"""
 MOVED = """() => [...new Set(document.querySelector(".ns-drawing").getAnimations({ subtree: true })
     .flatMap(({ effect }) => effect.getKeyframes()).flatMap(Object.keys))]
     .filter((name) => !["offset", "computedOffset", "easing", "composite"].includes(name))"""
-"""The properties that change. Of the others, even `scale`, the compositor can move none in an SVG."""
+"""The properties that change. Of the others, even `scale`, the compositor can move none in an
+SVG."""
 HURRY = """() => {
-    for (const move of document.querySelector(".ns-drawing").getAnimations({ subtree: true })) move.finish();
+    const drawing = document.querySelector(".ns-drawing");
+    for (const move of drawing.getAnimations({ subtree: true })) move.finish();
 }"""
 LENGTHS = """() => [...document.querySelectorAll(".ns-lane")].map((lane) => {
-    const [track, last] = [lane.querySelector(".ns-track"), lane.querySelector(".ns-track i:last-child")];
-    return (last.getBoundingClientRect().right - track.getBoundingClientRect().left) / track.clientWidth;
+    const track = lane.querySelector(".ns-track");
+    const right = track.querySelector("i:last-child").getBoundingClientRect().right;
+    return (right - track.getBoundingClientRect().left) / track.clientWidth;
 })"""
 
 

@@ -71,7 +71,7 @@ def _an_old_trace_recorded_none(page: Page, tmp_path: Path) -> None:
     expect(page.locator("#distributions .ns-pictures")).to_be_hidden()
 
 
-def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts_and_an_old_trace_says_that_it_recorded_none(
+def test_the_strategies_are_compared_on_the_run_s_drafts_and_an_old_trace_says_it_has_none(
     page, tmp_path
 ):
     run(page, "There was once a king who", max_tokens=24, k=4, seed=5, temperature=1)

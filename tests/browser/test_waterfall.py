@@ -44,16 +44,22 @@ PROMPT = "Once upon a time there was a fox who"
 SPEEDUP = "#stats .ns-tiles > div:nth-child(4)"
 FIGURE = r"^\d+\.\d\d× \(\d+\.\d\d to \d+\.\d\d\)$"
 COMPUTE = """async ([presets, speedup, moves]) => {
-    const { changed, machinesOf, measuredHere, waterfall, advice, question } = await import("/waterfall.js");
+    const { changed, machinesOf, measuredHere, waterfall, advice, question } =
+      await import("/waterfall.js");
     const { breakdown, breakEven, checkOf, expectedTokens, gain } = await import("/theory.js");
     const here = measuredHere({ sums: { accepted: 9, judged: 12 }, speedup });
     const all = { ...machinesOf(presets), here };
+    const of = (what) =>
+      Object.fromEntries(Object.entries(all).map(([name, state]) => [name, what(state)]));
     return {
-        figures: Object.fromEntries(Object.entries(all).map(([name, state]) => [name, waterfall(state)])),
-        advice: Object.fromEntries(Object.entries(all).map(([name, state]) => [name, advice(state)])),
-        moved: waterfall(moves.reduce((state, [name, value]) => changed(state, name, value), all.laptop)),
-        grid: [0, 0.3, 0.75, 1].flatMap((alpha) => [1, 4, 9].flatMap((k) => [[0.1, 1], [0.4, 2.5]].map(([c, check]) => [
-            expectedTokens(alpha, k), Object.values(breakdown(2.5, k, c, check)), breakEven(k, c, check), gain(alpha, k, c, checkOf(k, check, k))]))),
+        figures: of(waterfall),
+        advice: of(advice),
+        moved: waterfall(
+            moves.reduce((state, [name, value]) => changed(state, name, value), all.laptop)),
+        grid: [0, 0.3, 0.75, 1].flatMap((alpha) => [1, 4, 9].flatMap((k) =>
+          [[0.1, 1], [0.4, 2.5]].map(([c, check]) => [
+            expectedTokens(alpha, k), Object.values(breakdown(2.5, k, c, check)),
+            breakEven(k, c, check), gain(alpha, k, c, checkOf(k, check, k))]))),
         asked: [all.here, all.laptop].map(question),
         mean: [4, 4.5, 5].map((k) => expectedTokens(0.75, k)),
     };
@@ -102,7 +108,7 @@ def test_the_browser_computes_what_the_library_does(computed):
         assert even == pytest.approx(break_even_alpha(k, draft_cost, check), abs=1e-6)
 
 
-def test_a_measured_run_s_bars_lead_from_tokens_to_its_speedup_and_its_tokens_and_drafts_are_called_as_they_are(
+def test_a_measured_run_s_bars_lead_from_tokens_to_its_speedup_with_its_own_tokens_and_drafts(
     computed,
 ):
     figure = drawn(computed["figures"]["here"])
@@ -146,7 +152,7 @@ def test_other_machines_and_moved_sliders_are_calculated_from_the_machine_s_cost
     assert "slower than without drafts" in drawn(computed["moved"]).layout.meta
 
 
-def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_asked_and_a_trace_keeps_it(
+def test_ended_runs_are_measured_and_raced_a_stopped_one_when_asked_and_a_trace_keeps_it(
     open_page, measuring, tmp_path
 ):
     page = open_page(

@@ -76,7 +76,7 @@ def test_the_rules_are_reported_in_their_own_terms():
         assert words in drawn(trace.to_svg(0))
 
 
-def test_the_text_is_drawn_without_and_with_what_the_step_adds_and_an_answer_is_parted_from_its_question():
+def test_the_text_is_drawn_without_and_with_the_step_and_an_answer_is_parted_from_its_question():
     step = list(step_of(token(EventKind.BONUS, "He", 1)))
     for texts, said in (
         (["<user>", "Who?", "<model>"], "Who? He"),
@@ -170,7 +170,7 @@ def test_nothing_that_a_model_wrote_becomes_markup():
     assert found.words.count(EVIL) == 5
 
 
-def test_the_rows_of_a_batch_stand_apart_and_an_empty_trace_and_a_long_one_without_end_are_shown_too(
+def test_the_rows_of_a_batch_stand_apart_and_an_empty_trace_and_a_long_one_are_shown_too(
     small_decoder,
 ):
     rows = small_decoder.generate(["Once upon", "There was"], SamplingParams(max_tokens=6, seed=3))

@@ -68,8 +68,9 @@ def test_pairs_are_those_of_the_environment_and_the_options(environ, options, pa
 
 def test_the_environment_decides_and_options_win():
     given = {
-        "TARGET": "Qwen/Qwen3-8B", "DRAFT": "Qwen/Qwen3-0.6B", "DEVICE": "cuda:1", "DTYPE": "bfloat16", "WEIGHTS": "int8", "MAX_TOKENS": "300",
-        "MAX_PROMPT_TOKENS": "2000", "QUEUE_SIZE": "7", "CONCURRENCY": "3", "FILTER_WORDS": "all", "MEASURING": "off",
+        "TARGET": "Qwen/Qwen3-8B", "DRAFT": "Qwen/Qwen3-0.6B", "DEVICE": "cuda:1",
+        "DTYPE": "bfloat16", "WEIGHTS": "int8", "MAX_TOKENS": "300", "MAX_PROMPT_TOKENS": "2000",
+        "QUEUE_SIZE": "7", "CONCURRENCY": "3", "FILTER_WORDS": "all", "MEASURING": "off",
     }  # fmt: skip
     environ = {f"NAIVE_SPECULATE_{name}": value for name, value in given.items()}
     pairs = (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
@@ -90,9 +91,11 @@ def test_the_environment_decides_and_options_win():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("MAX_TOKENS", "0"), ("MAX_TOKENS", "many"), ("MAX_TOKENS", "2049"), ("MAX_PROMPT_TOKENS", "-5"), ("QUEUE_SIZE", "1.5"),
-        ("QUEUE_SIZE", "9" * 30), ("CONCURRENCY", "٣"), ("DEVICE", "toaster"), ("DTYPE", "float12"), ("WEIGHTS", "int3"), ("FILTER_WORDS", "some"),
-        ("DRAFT", "only/a-draft"), ("PAIRS", "a; b"), ("PAIRS", "A=x+y; A=z+w"), ("PAIRS", ";"), ("HOSTS", "http://page.example/"),
+        ("MAX_TOKENS", "0"), ("MAX_TOKENS", "many"), ("MAX_TOKENS", "2049"),
+        ("MAX_PROMPT_TOKENS", "-5"), ("QUEUE_SIZE", "1.5"), ("QUEUE_SIZE", "9" * 30),
+        ("CONCURRENCY", "٣"), ("DEVICE", "toaster"), ("DTYPE", "float12"), ("WEIGHTS", "int3"),
+        ("FILTER_WORDS", "some"), ("DRAFT", "only/a-draft"), ("PAIRS", "a; b"),
+        ("PAIRS", "A=x+y; A=z+w"), ("PAIRS", ";"), ("HOSTS", "http://page.example/"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_named(name, value):
@@ -181,7 +184,7 @@ def reported_as_traced(record: Visit, trace: Trace) -> None:
     assert 0 <= (record.wait_seconds or 0) <= (record.first_token_seconds or 0) <= record.seconds
 
 
-def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the_operator_wanted_them(
+def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_if_the_operator_wants(
     caplog,
 ):
     """Runs may go on for as long as the test wants."""
@@ -201,10 +204,8 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the
         left = Visit(forever, observers).submit(endless)
         next(left)
         left.close()
-        first, second = (
-            records.get(timeout=60),
-            records.get(timeout=60),
-        )  # the engine ends the run after its current step
+        first = records.get(timeout=60)
+        second = records.get(timeout=60)  # the engine ends the run after its current step
         with pytest.raises(ValueError, match="prompt is empty"):
             Visit(Request([]), observers).submit(endless)
         third = records.get(timeout=60)

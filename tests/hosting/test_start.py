@@ -87,7 +87,8 @@ def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted(mon
 )
 def test_python_alone_writes_to_the_log_if_there_is_one(first, log):
     program = (
-        f"import os, sys; from ui.host import process; {first}process.silence_native_code(); os.write(2, b'native')\n"
+        f"import os, sys; from ui.host import process; {first}"
+        "process.silence_native_code(); os.write(2, b'native')\n"
         "if sys.stderr: print('of Python', file=sys.stderr)"
     )
     done = subprocess.run(
@@ -189,7 +190,8 @@ import re, signal, sys, threading
 from ui.host.process import end_in_time
 end_in_time(0.2)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets jobs in the background ignore it
+# a shell lets jobs in the background ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def work():
     print("busy", flush=True)

@@ -83,7 +83,7 @@ class EngineContract:
             assert [event.row for event in trace] == [0] * len(trace)
         assert all_free(engine)
 
-    def test_a_run_that_is_delivered_is_the_run_that_is_read_and_rows_distinguish_its_sequences(
+    def test_a_delivered_run_is_the_one_that_is_read_with_its_sequences_apart(
         self, engine, alone_decoder, all_free
     ):
         request = Request([4, 5, 6], SamplingParams(n=3, max_tokens=9, seed=5))

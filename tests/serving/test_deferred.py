@@ -32,7 +32,7 @@ class TestDeferredEngine(EngineContract):
     pass
 
 
-def test_what_is_requested_before_begins_when_the_pair_is_loaded_which_on_demand_the_first_request_does_once(
+def test_earlier_requests_begin_when_the_pair_is_loaded_which_the_first_request_does_on_demand(
     tiny_decoder,
 ):
     engine = deferred(lambda: LocalEngine(tiny_decoder))
@@ -72,7 +72,7 @@ def test_what_is_requested_before_begins_when_the_pair_is_loaded_which_on_demand
     engine.close()
 
 
-def test_a_held_run_that_is_cancelled_ends_before_the_pair_is_loaded_and_no_more_are_held_than_may_wait(
+def test_a_held_run_that_is_cancelled_ends_before_loading_and_no_more_are_held_than_may_wait(
     tiny_decoder,
 ):
     engine, cancel, come = (

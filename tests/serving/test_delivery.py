@@ -30,7 +30,7 @@ def token(number: int) -> Event:
     return Event(EventKind.BONUS, token_id=number)
 
 
-def test_an_inbox_gives_all_that_was_delivered_in_order_and_a_reader_whose_loop_has_closed_does_no_harm():
+def test_an_inbox_gives_all_that_was_delivered_in_order_and_a_closed_loop_does_no_harm():
     inbox = Inbox()
 
     async def read(count: int) -> list[int | None]:

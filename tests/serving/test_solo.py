@@ -66,7 +66,9 @@ class TestForked:
     away has to reach it."""
 
     wrap = staticmethod(in_a_fork)
-    test_events_travel = EngineContract.test_a_run_that_is_delivered_is_the_run_that_is_read_and_rows_distinguish_its_sequences  # noqa: E501
+    test_events_travel = (
+        EngineContract.test_a_delivered_run_is_the_one_that_is_read_with_its_sequences_apart
+    )
     test_a_cancelled_run_ends = (
         EngineContract.test_a_cancelled_run_ends_and_observers_hear_once_of_it_and_before_its_end
     )

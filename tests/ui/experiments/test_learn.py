@@ -155,7 +155,7 @@ def refusal(keep: float, q: float = 0.5) -> dict[str, float]:
     return {"accept_prob": keep, "draft_prob": q, "target_prob": keep * q, "uniform": 0.9}
 
 
-def test_rounds_know_what_was_kept_and_refused_and_one_teaches_that_keeps_two_refuses_one_and_throws_one_away():
+def test_steps_have_their_verdicts_and_one_teaches_that_accepts_two_rejects_and_discards_one():
     first, second = drafted_steps(trace_of(judged(0, 2, 4), judged(1, 3, 3)))
     assert (first.num_accepted, first.before, first.rejected.text, first.added.text) == (
         2,
@@ -175,7 +175,7 @@ def test_rounds_know_what_was_kept_and_refused_and_one_teaches_that_keeps_two_re
         assert (step and step.number) == found
 
 
-def test_of_close_rejections_that_were_not_all_but_sure_the_most_visible_is_taken_and_none_that_was_seen():
+def test_of_close_unsure_rejections_the_most_visible_is_taken_and_none_that_was_seen():
     for keep in (0.05, 0.29, 0.71, 0.98):
         assert close_rejection(trace_of(judged(0, 0, 3, **refusal(keep)))) is None
     for keep in OPEN:

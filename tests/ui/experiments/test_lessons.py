@@ -61,7 +61,7 @@ def trial(catalog: Catalog, seen: frozenset[str] = frozenset()) -> Trial:
     return Trial(catalog, Settings(prompt=PROMPT, seed=5), seen)
 
 
-def test_a_text_is_cut_into_steps_with_their_questions_and_what_a_model_wrote_is_text_and_never_markup():
+def test_a_text_is_cut_into_steps_with_questions_and_what_a_model_wrote_is_never_markup():
     question = "? What now,\nand why?\n- this\n- {that}\n"
     text = (
         f"## Title\n\nIt *begins*.\n\n### One\n\nWords.\n\n{question}\n### Two\n\n- a list\n- of"
@@ -292,7 +292,7 @@ def test_answers_follow_what_was_measured_and_what_cannot_be_distinguished_from_
     assert drafters.words({"known": slow})["best_new"] == "plain decoding"
 
 
-def test_the_70b_model_waits_for_memory_until_the_ridge_many_texts_use_it_up_and_a_tie_flips_in_bfloat16_alone():
+def test_the_70b_model_waits_for_memory_up_to_the_ridge_and_a_tie_flips_in_bfloat16_alone():
     model, gpu = slow.MODEL, batch.GPU
     assert (
         gpu.seconds(model, int(slow.RIDGE))
@@ -363,7 +363,7 @@ def test_what_lesson_6_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_sho
     assert window.words({"known": high})["line"] == "0 of 12 bars lie below the line."
 
 
-def test_lesson_6_draws_every_k_as_far_from_0_as_it_is_large_and_marks_none_as_good_that_is_slower_than_plain_decoding():
+def test_lesson_6_draws_every_k_by_its_size_and_marks_none_as_good_that_is_slower_than_plain():
     data = recorded_lesson(6)
     views = window.views(data)
     for figure in (

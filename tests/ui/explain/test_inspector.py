@@ -103,7 +103,8 @@ SAID = [
     (refused(), REJECTED, INSTEAD),
     # by luck of the draw
     (one(ACCEPTED, **KING, uniform=0.1), ACCEPTED, "The draw 0.1 was below 0.218: accepted."),
-    (one(ACCEPTED, **KEPT), ACCEPTED, "the target 0.31 – at least as much, so it is accepted for any draw: min(1, p/q) = 1"),
+    (one(ACCEPTED, **KEPT), ACCEPTED,
+     "the target 0.31 – at least as much, so it is accepted for any draw: min(1, p/q) = 1"),
     # digits enough to see who won
     (refused(uniform=0.218190), REJECTED, "The draw 0.21819 was not below 0.21818: rejected."),
     (refused(), RESAMPLED, "replaces the rejected “␣king”"),
@@ -113,31 +114,39 @@ SAID = [
     (refused(), DISCARDED, "without being judged"),
     (one(DISCARDED, reason="stop"), DISCARDED, "end of the text"),
     (one(DISCARDED, {"max_tokens": 9}, reason="length"), DISCARDED, "the limit of 9 tokens"),
-    *((replaced(**way), REJECTED, "most probable token here is “␣queen” (0.31), while “␣king” has 0.12: rejected")
+    *((replaced(**way), REJECTED,
+       "most probable token here is “␣queen” (0.31), while “␣king” has 0.12: rejected")
       for way in (GREEDY, {"temperature": 0.0})),
-    *((replaced(**way), RESAMPLED, "It is the target's most probable token (0.31).") for way in (GREEDY, {"temperature": 0.0})),
-    (one(ACCEPTED, GREEDY, target_prob=0.31, accept_prob=1.0), ACCEPTED, "token here is the same (0.31): accepted"),
+    *((replaced(**way), RESAMPLED, "It is the target's most probable token (0.31).")
+      for way in (GREEDY, {"temperature": 0.0})),
+    (one(ACCEPTED, GREEDY, target_prob=0.31, accept_prob=1.0), ACCEPTED,
+     "token here is the same (0.31): accepted"),
     (FAILED_FIRST, ACCEPTED, "h = 0.6"),
     (FAILED_FIRST, ACCEPTED, "it does not pass by itself, but position 2 does"),
     (REJECTS, REJECTED, "it does not pass, and the last position that did is 1"),
     (REJECTS, DISCARDED, "discarded, as all draft tokens after the rejected one"),
     (block((REJECTED, 0.5, 0.7)), REJECTED, "no position did"),
-    (one(ACCEPTED, LOSSY, **TYPICAL, threshold=0.09), ACCEPTED, "0.12, above the threshold 0.09: accepted."),
+    (one(ACCEPTED, LOSSY, **TYPICAL, threshold=0.09), ACCEPTED,
+     "0.12, above the threshold 0.09: accepted."),
     (one(ACCEPTED, LOSSY, **TYPICAL, threshold=0.09), ACCEPTED, "7.4 tokens of equal probability"),
     (one(ACCEPTED, LOSSY, **TYPICAL, threshold=0.09), ACCEPTED, "lossy"),
-    (one(REJECTED, LOSSY, **TYPICAL, threshold=0.2), REJECTED, "not above the threshold 0.2: rejected"),
+    (one(REJECTED, LOSSY, **TYPICAL, threshold=0.2), REJECTED,
+     "not above the threshold 0.2: rejected"),
     (one(REJECTED, LOSSY, **TYPICAL, threshold=0.2), REJECTED, "lossy"),
     (BONUS_AFTER, BONUS, "The one draft token was accepted."),
     (BONUS_AFTER, BONUS, "this token is free"),
     (BONUS_AFTER, BONUS, "where it had probability 0.4"),
     (one(BONUS, target_prob=0.4), BONUS, "plain decoding"),
-    *((one(REJECTED, {"drafter": way}, **CERTAIN), REJECTED, words) for way in ("suffix", "prompt_lookup")
+    *((one(REJECTED, {"drafter": way}, **CERTAIN), REJECTED, words)
+      for way in ("suffix", "prompt_lookup")
       for words in ("was copied from similar earlier text", "q = 1")),
-    *((one(REJECTED, {"drafter": way}, **CERTAIN, forced=forced), REJECTED, words) for way in ("suffix", "head")
+    *((one(REJECTED, {"drafter": way}, **CERTAIN, forced=forced), REJECTED, words)
+      for way in ("suffix", "head")
       for forced, why in (("token", "allows no other token"), ("text", "requires the text"))
       for words in (f"was forced: the guide {why}", "A forced token counts as certain (q = 1)")),
-    *((one(PROPOSED, {"drafter": "suffix+head"}, draft_prob=1.0, copied_from=source), PROPOSED, words)
-      for source, words in ((3, "was copied from similar earlier text"), (None, "The draft head proposed"))),
+    *((one(PROPOSED, {"drafter": "suffix+head"}, draft_prob=1.0, copied_from=source), PROPOSED,
+       words) for source, words in (
+           (3, "was copied from similar earlier text"), (None, "The draft head proposed"))),
     *((one(PROPOSED, {"drafter": way}, draft_prob=0.6), PROPOSED, f"The {who} proposed")
       for way, who in (("model", "draft model"), ("head", "draft head"), ("mtp", "MTP layer"),
                        ("assistant", "assistant"))),
@@ -276,7 +285,7 @@ def test_distributions_stand_side_by_side_with_the_chosen_token_marked_and_sum_t
     }
 
 
-def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability_and_others_only_if_their_bars_can_be_seen():
+def test_a_token_outside_the_top_lists_has_its_probability_and_others_only_if_bars_are_visible():
     shown = odds(target_top=top((" queen", 0.5)), draft_top=top(("the", 0.9)), target_prob=0.001)
     assert labels(shown)[1:2] == labels(shown, chosen=True) == ["␣king"]
     assert shown["tokens"][1]["probs"][1] == 0.001

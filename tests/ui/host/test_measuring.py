@@ -60,7 +60,7 @@ def catalog(tiny_engine, watched, records):
     return Catalog(pairs, observers=[records.append])
 
 
-def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again_and_plain_decoding_against_itself(
+def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again_and_plain_against_plain(
     catalog, watched, records
 ):
     """First the whole run without drafts, for those who follow it."""
@@ -351,7 +351,7 @@ def refuses(text: str) -> str:
     raise gr.Error(text, title="No", print_exception=False)
 
 
-def test_a_failure_is_reported_to_the_operator_without_its_words_and_a_refusal_to_the_caller_up_to_a_length(
+def test_a_failure_is_reported_to_the_operator_without_its_words_and_a_refusal_up_to_a_length(
     caplog,
 ):
     with Page() as page:

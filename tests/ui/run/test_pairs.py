@@ -102,7 +102,7 @@ def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default_and_is_what_was_
         assert tales.loaded == loaded
 
 
-def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_health_and_waiting_runs_say_why(
+def test_if_a_pair_cannot_be_loaded_the_next_is_the_default_and_page_log_and_health_say_why(
     bundled_engine, caplog
 ):
     catalog, waited = awaiting(missing, bundled_engine), SimpleQueue()
