@@ -12,9 +12,7 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_ROWS = 64
-MAX_PROMPT_CHARACTERS = (
-    10**6
-)  # longer prompts are refused before tokenization, which takes time and memory
+MAX_PROMPT_CHARACTERS = 10**6  # longer prompts are refused before they are tokenized
 CHARACTERS_PER_TOKEN = 32
 """So are prompts with more characters for each token that the model can take. English text has
 four, and tokenizing a million characters delays other visitors by seconds."""
