@@ -94,9 +94,8 @@ class Inbox:
                 begun = begun or any(event.kind in OUTPUT_KINDS for event in events)
                 if begun:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(
-                            pause()
-                        ):  # `wait_for` of Python 3.11 may lose a cancellation
+                        # `wait_for` of Python 3.11 may lose a cancellation.
+                        async with asyncio.timeout(pause()):
                             await self._ended.wait()
         finally:
             with self._lock:

@@ -198,9 +198,8 @@ class LocalEngine(Engine):
                 self._jobs.running = [job for job in self._jobs.running if job not in over]
                 for job in over:
                     held = time.monotonic() - job.begun
-                    self._run_seconds = (
-                        held if self._run_seconds is None else 0.8 * self._run_seconds + 0.2 * held
-                    )
+                    before = held if self._run_seconds is None else self._run_seconds
+                    self._run_seconds = 0.8 * before + 0.2 * held
             for job, found in zip(stepped, events, strict=True):
                 if found:
                     job.deliver(found)

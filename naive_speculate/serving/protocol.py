@@ -12,22 +12,8 @@ from functools import partial
 from queue import SimpleQueue
 
 from naive_speculate.events import Event
-from naive_speculate.speculate.request import Request
+from naive_speculate.speculate.request import Request as Request
 from naive_speculate.speculate.sequence import CancelFlag
-
-__all__ = [
-    "ANONYMOUS",
-    "FULL",
-    "STOPPING",
-    "About",
-    "Deliver",
-    "Engine",
-    "Item",
-    "Load",
-    "Reader",
-    "Request",
-    "Unavailable",
-]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 FULL = "{} others are waiting, which is the limit. Try again in a moment."
@@ -137,14 +123,15 @@ def submitted(
     return lists
 
 
+@dataclass
 class ReaderFlag:
     """The cancel flag of a reader that may leave (`left`) before the end."""
 
-    def __init__(self, cancel: CancelFlag | None) -> None:
-        self._cancel, self.left = cancel, False
+    cancel: CancelFlag | None
+    left: bool = False
 
     def is_set(self) -> bool:
-        return self.left or (self._cancel is not None and self._cancel.is_set())
+        return self.left or (self.cancel is not None and self.cancel.is_set())
 
 
 def _read(start: Callable[[CancelFlag, Deliver], None], flag: ReaderFlag) -> Iterator[list[Event]]:

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, zip_longest
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from naive_speculate.serving.protocol import Reader, Unavailable
@@ -17,14 +18,7 @@ from naive_speculate.serving.protocol import Reader, Unavailable
 TOO_MANY = (
     "Too many of your runs are waiting, and others want to decode too. Try again in a moment."
 )
-
-MOST_WAITING = 64
-
-_Group = Callable[[Reader], Any]
-GROUPS: tuple[_Group, ...] = (
-    lambda reader: reader.address,
-    lambda reader: (reader.address, reader.session),
-)
+GROUPS = attrgetter("address"), attrgetter("address", "session")
 """The decoder is shared between addresses, and between the sessions of each."""
 _numbers = count(1)
 
@@ -48,7 +42,7 @@ def by_turns(
     jobs: Iterable[T],
     key: Callable[[T], int] = lambda job: job.number,
     served: Mapping[Any, int] = {},
-    groups: Sequence[_Group] = GROUPS,
+    groups: Sequence[Callable[[Reader], Any]] = GROUPS,
 ) -> list[T]:
     """One job of each group, then the second of each, and so on, the outermost groups first.
     `key` orders the jobs of a session; sessions and addresses are ordered by when they were
@@ -124,10 +118,9 @@ class Turns(Generic[J]):
 
 class Pool:
     """So many threads in which readers take turns, so that one delays the others by one piece of
-    work at most. If more than `most` pieces wait, the newest one of the reader with the most
-    waiting ones is refused."""
+    work at most. At most `most` pieces wait (see `refused`)."""
 
-    def __init__(self, threads: int, name: str, most: int = MOST_WAITING) -> None:
+    def __init__(self, threads: int, name: str, most: int = 64) -> None:
         self._pool = ThreadPoolExecutor(threads, name)
         self._most = most
         self._lock = threading.Lock()
