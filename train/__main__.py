@@ -13,7 +13,7 @@ from transformers import LlamaConfig
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 
 from naive_speculate import ModelPair, load_pair
-from naive_speculate.arguments import Parser, positive, print_for_people, whole_number
+from naive_speculate.arguments import Parser, adder, positive, print_for_people, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel
 from train.data import (
@@ -44,84 +44,35 @@ def parser() -> argparse.ArgumentParser:
     drafter = commands.add_parser(
         "drafter", help="train a draft head, a block drafter or a draft model"
     )
-    add, add_group = drafter.add_argument, drafter.add_mutually_exclusive_group
-    add("--target", required=True, help="a named pair, Hub id, local folder or GGUF file")
+    add, add_group = adder(drafter), drafter.add_mutually_exclusive_group
+    add("--target", "a named pair, Hub id, local folder or GGUF file", required=True)
     kinds = "an EAGLE-3 head, a block drafter (DFlash or DSpark), or a small Llama (default: head)"
-    add("--kind", choices=("head", "block", "dspark", "model"), default="head", help=kinds)
-    add("--work", type=Path, required=True, help="data and checkpoints; the same command resumes")
-    add("--out", type=Path, required=True, help="where the drafter is written")
-    add(
-        "--answer-tokens",
-        type=positive,
-        default=2_000_000,
-        help="size of the data (default: %(default)s)",
-    )
-    length = add_group(required=False).add_argument
-    length(
-        "--minutes",
-        type=positive,
-        default=240,
-        help="training time, over all runs together (default: %(default)s)",
-    )
-    length("--updates", type=positive, help="updates of the weights instead")
-    source = add_group(required=False).add_argument
-    source(
-        "--stream",
-        type=positive,
-        metavar="ROWS",
-        help="conversations written at once, for a GPU; keeps tokens only",
-    )
-    source("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
-    add(
-        "--text",
-        type=Path,
-        nargs="+",
-        default=[],
-        help="text files; some conversations are about passages of them",
-    )
+    add("--kind", kinds, default="head", choices=("head", "block", "dspark", "model"))
+    add("--work", "data and checkpoints; the same command resumes", Path, required=True)
+    add("--out", "where the drafter is written", Path, required=True)
+    add("--answer-tokens", "size of the data", positive, 2_000_000)
+    length = adder(add_group(required=False))
+    length("--minutes", "training time, over all runs together", positive, 240)
+    length("--updates", "updates of the weights instead", positive)
+    source = adder(add_group(required=False))
+    source("--stream ROWS", "conversations written at once, for a GPU; keeps tokens only", positive)
+    source("--given", "JSON lines with token ids in prompt and answer, used first", Path)
+    add("--text", "text files; some conversations are about passages of them", Path, [], nargs="+")
     add(
         "--layers",
-        type=whole_number,
+        "target layers that are read (default: 2, n / 2 and n - 3 of n)",
+        whole_number,
         nargs="+",
-        help="target layers that are read (default: 2, n / 2 and n - 3 of n)",
     )
-    add(
-        "--vocabulary",
-        type=positive,
-        default=6_144,
-        help="tokens that the drafter learns to draft (default: %(default)s)",
-    )
-    add(
-        "--mlp",
-        type=positive,
-        help="width of the drafter's MLP (default: twice the target's width)",
-    )
-    add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
-    add(
-        "--depth",
-        type=positive,
-        default=3,
-        help="layers of block drafter or draft model (default: %(default)s)",
-    )
-    add(
-        "--steps",
-        type=positive,
-        help="draft steps in training (default: 3 of a head, 7 of a block drafter)",
-    )
-    add(
-        "--rank",
-        type=positive,
-        default=128,
-        help="rank of a DSpark's product of the token before (default: %(default)s)",
-    )
-    add(
-        "--batch-tokens",
-        type=positive,
-        default=1_024,
-        help="tokens per update (default: %(default)s)",
-    )
-    add("--seed", type=whole_number, default=0)
-    add("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
+    add("--vocabulary", "tokens that the drafter learns to draft", positive, 6_144)
+    add("--mlp", "width of the drafter's MLP (default: twice the target's width)", positive)
+    add("--width", "width of a draft model", positive, 192)
+    add("--depth", "layers of block drafter or draft model", positive, 3)
+    add("--steps", "draft steps in training (default: 3 of a head, 7 of a block drafter)", positive)
+    add("--rank", "rank of a DSpark's product of the token before", positive, 128)
+    add("--batch-tokens", "tokens per update", positive, 1_024)
+    add("--seed", "of all random numbers", whole_number, 0)
+    add("--device", "auto, cpu, cuda, cuda:1 …", default="auto")
     return found
 
 

@@ -17,6 +17,7 @@ from rich.progress import Progress
 from naive_speculate.arguments import (
     Parser,
     add_models,
+    adder,
     lines_of_file,
     number,
     positive,
@@ -70,86 +71,41 @@ _WIDTH = 160  # of tables written to a file or a pipe
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate bench", description=__doc__)
     add_models(parser)
-    add = parser.add_argument
-    add(
-        "--prompts",
-        type=lines_of_file,
-        default=PROMPTS,
-        metavar="FILE",
-        help="one prompt per line (default: eight beginnings)",
-    )
-    add(
-        "--new-tokens",
-        type=positive,
-        default=96,
-        metavar="N",
-        help="tokens to generate (default 96)",
-    )
-    add(
-        "--max-draft-tokens",
-        type=positive,
-        default=8,
-        metavar="K",
-        help="largest window (default 8)",
-    )
-    add("--quick", action="store_true", help="only the greedy comparison, with half the prompts")
+    add = adder(parser)
+    add("--prompts FILE", "one prompt per line (default: eight beginnings)", lines_of_file, PROMPTS)
+    add("--new-tokens N", "tokens to generate (default 96)", positive, 96)
+    add("--max-draft-tokens K", "largest window (default 8)", positive, 8)
+    add("--quick", "only the greedy comparison, with half the prompts", action="store_true")
     add(
         "--json",
+        "print the numbers as JSON and nothing else on standard output",
         action="store_true",
-        help="print the numbers as JSON and nothing else on standard output",
     )
-    add("--plots", type=Path, metavar="FOLDER", help="save plots in this folder")
+    add("--plots FOLDER", "save plots in this folder", Path)
     add(
-        "--write-costs",
-        type=Path,
-        metavar="FILE",
-        help='save step costs for num_draft_tokens="auto" and the fastest drafter',
+        "--write-costs FILE",
+        'save step costs for num_draft_tokens="auto" and the fastest drafter',
+        Path,
     )
-    add = parser.add_argument_group(
-        "questions instead of prompts: plain decoding and drafters, by category"
-    ).add_argument
-    add(
-        "--suite",
-        type=Path,
-        metavar="FILE",
-        help='JSON lines with "category" and "turns", as in Spec-Bench',
-    )
+    suites = "questions instead of prompts: plain decoding and drafters, by category"
+    add = adder(parser.add_argument_group(suites))
+    add("--suite FILE", 'JSON lines with "category" and "turns", as in Spec-Bench', Path)
     some = (
         "drafters, besides plain decoding, also as head:argmax, and with trees as head:4x2x1"
         " (default: all)"
     )
-    add("--drafters", metavar="D,D…", help=some)
-    add(
-        "--num-draft-tokens",
-        type=windows,
-        default=[5],
-        metavar="K,K…",
-        help="draft tokens per step, or auto (default: 5)",
-    )
+    add("--drafters D,D…", some)
+    add("--num-draft-tokens K,K…", "draft tokens per step, or auto (default: 5)", windows, [5])
     add(
         "--transformers",
+        "also transformers' plain, assisted and prompt lookup generation",
         action="store_true",
-        help="also transformers' plain, assisted and prompt lookup generation",
     )
-    add(
-        "--max-tokens",
-        type=positive,
-        default=128,
-        metavar="N",
-        help="most tokens per answer (default: %(default)s)",
-    )
-    add(
-        "--temperature",
-        type=number,
-        default=0.0,
-        metavar="X",
-        help="0 compares the texts too (default: %(default)s)",
-    )
-    add("--limit", type=positive, metavar="N", help="questions per category (default: all)")
-    add(
-        "--threads", type=positive, metavar="N", help="number of threads (default: as for decoding)"
-    )
-    add("--svg", type=Path, metavar="FILE", help="save a plot in this file")
+    add("--max-tokens N", "most tokens per answer", positive, 128)
+    add("--temperature X", "0 compares the texts too", number, 0.0)
+    add("--limit N", "questions per category (default: all)", positive)
+    add("--threads N", "number of threads (default: as for decoding)", positive)
+    add("--svg FILE", "save a plot in this file", Path)
     return parser
 
 
