@@ -24,6 +24,6 @@ def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     catalog.warm_up()
     settle_memory()
     url = launch(page, 32, server_port=free_port(), quiet=True)
-    engine = next(iter(catalog.pairs.values())).unobserved
+    engine = next(iter(catalog.pairs.values())).engine
     assert isinstance(engine, LocalEngine)
     return url, engine.decoder, page

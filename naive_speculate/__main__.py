@@ -3,32 +3,35 @@ differ` and `… doctor FILE`."""
 
 import argparse
 import contextlib
-import inspect
-import json
 import os
-import re
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
-from typing import Any, NoReturn
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from naive_speculate.arguments import (
     Parser,
     add_models,
     as_typed,
     number,
-    parsed,
+    number_or,
+    numbers_by_token,
     print_for_people,
     print_for_programs,
     print_json,
+    token_list,
     whole_number,
-    window,
 )
 
-DEFAULT_MAX_TOKENS = 128
+if TYPE_CHECKING:
+    from naive_speculate.events import Event
+    from naive_speculate.sampling.options import Option
+
+_DEFAULTS = {"max_tokens": 128}  # where they differ from the library's
 INTERRUPTED = 130
 _COMMANDS = {
     "bench": ("tools.bench", "compare this decoder with transformers' generation"),
@@ -52,8 +55,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     generate.add_argument("prompt", metavar="PROMPT")
     if arguments[:1] == ["generate"]:  # these list registered names, which imports torch
-        _add_decoding(generate)
-        _add_sampling(generate)
+        from naive_speculate.sampling.params import SamplingParams
+        from naive_speculate.speculate.request import Request
+
+        _add_options(generate, "speculation", Request)
+        _add_options(generate, "sampling (vLLM's names and meanings)", SamplingParams)
+        _add_guides(generate)
         add_models(generate)
     generate.add_argument(
         "--json",
@@ -65,122 +72,67 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_decoding(parser: argparse.ArgumentParser) -> None:
-    from naive_speculate.speculate.draft import DRAFTERS
-    from naive_speculate.speculate.verify import VERIFIERS
+def _add_options(parser: argparse.ArgumentParser, title: str, of: type) -> None:
+    """Add a group with an option for each of a class's; those that are not given have no
+    value."""
+    from naive_speculate.sampling.options import options_of
 
-    notes = {
-        name: " (lossy)" if v.lossy else " (as at temperature 0)" if v.greedy else ""
-        for name, v in VERIFIERS.items()
-    }
-    strategies = ", ".join(f"{name}{note}" for name, note in notes.items())
-    add = parser.add_argument_group("speculation").add_argument
-    help = "draft tokens per step, 0 or auto (default: %(default)s)"
-    add("--num-draft-tokens", type=window, default=5, metavar="K", help=help)
-    help = "end a window after a token with a lower draft probability (default: none)"
-    add("--draft-confidence", type=number, metavar="C", help=help)
-    help = (
-        "sampled from the draft model's distribution, or its most probable token, argmax (default:"
-        " %(default)s)"
-    )
-    add("--draft-sampling", default="sampled", metavar="S", help=help)
-    help = (
-        "several candidates per position: the children of a node by depth, such as 4x2x1 (default:"
-        " none)"
-    )
-    add("--tree", metavar="T", help=help)
-    help = f"how draft tokens are verified: {strategies} (default: %(default)s)"
-    add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
-    copying = "suffix and prompt_lookup copy from the text so far, suffix+head where it repeats"
-    help = f"the drafter: {', '.join(DRAFTERS)}; {copying} (default: the pair's own)"
-    add("--drafter", metavar="D", help=help)
+    add = parser.add_argument_group(title).add_argument
+    for name, option in options_of(of).items():
+        default = _DEFAULTS.get(name, option.default)
+        flag, help, how = name.replace("_", "-"), option.meaning.removesuffix("."), _how(option)
+        if default is True:
+            flag, help = f"no-{flag}", f"off: {help}"
+        if option.form is not bool:
+            repeatable = "repeatable" if how.get("action") == "append" else ""
+            shown = option.none if default is None else "none" if default == () else default
+            notes = (repeatable, option.limits, f"default: {shown}")
+            help += f" ({'; '.join(filter(None, notes))})"
+        help = help.replace("%", "%%")
+        add(f"--{flag}", dest=name, default=argparse.SUPPRESS, help=help, **how)
 
 
-def _add_sampling(parser: argparse.ArgumentParser) -> None:
-    """Add an option for every field of `SamplingParams`, with its docstring's text; options that
-    are not given have no value."""
-    from naive_speculate import SamplingParams
+def _how(option: "Option") -> dict[str, Any]:
+    """How argparse reads an option."""
+    if option.form is bool:
+        return {"action": "store_false" if option.default else "store_true"}
+    if option.form is Mapping:
+        return {"type": numbers_by_token, "metavar": "JSON"}
+    if option.form is Sequence:
+        if option.items is str:
+            return {"action": "append", "metavar": "TEXT"}
+        return {"type": token_list, "metavar": "ID,ID…"}
+    if option.form is float:
+        return {"type": number, "metavar": "X"}
+    if option.form is int:
+        words = [*option.among]
+        if option.none is not None and option.default is not None:
+            words.append("none")
+        return {"type": number_or(words) if words else whole_number, "metavar": "N"}
+    return {"metavar": option.name.rpartition("_")[2].upper()}
 
-    described = inspect.cleandoc(SamplingParams.__doc__ or "")
-    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)\.$", described, re.MULTILINE)
-    meanings = {name: " ".join(text.split()) for name, text in entries}
-    defaults = {f.name: f.default for f in fields(SamplingParams)} | {
-        "max_tokens": DEFAULT_MAX_TOKENS,
-        "best_of": "n",
-    }
-    add = parser.add_argument_group("sampling (vLLM's names and meanings)").add_argument
-    max_tokens = parsed(
-        lambda text: None if text.lower() == "none" else int(text), "a whole number or none"
-    )
-    token_list = parsed(
-        lambda text: [int(part) for part in text.split(",")], "token ids with commas between them"
-    )
-    bias = parsed(
-        lambda text: {int(t): float(b) for t, b in json.loads(text).items()},
-        'JSON such as {"42": -5}',
-    )
-    own: dict[str, dict[str, Any]] = {  # all others are numbers or flags
-        "max_tokens": {"type": max_tokens, "metavar": "N"},
-        "stop": {"action": "append", "metavar": "TEXT"},
-        "bad_words": {"action": "append", "metavar": "WORD"},
-        "stop_token_ids": {"type": token_list, "metavar": "ID,ID…"},
-        "allowed_token_ids": {"type": token_list, "metavar": "ID,ID…"},
-        "logit_bias": {"type": bias, "metavar": "JSON"},
-        "filter_words": {"choices": ["classroom"]},
-    }
-    notes = {
-        "stop": "; repeatable",
-        "bad_words": "; repeatable",
-        "logit_bias": '; such as {"42": -5}',
-    }
-    for name, default in defaults.items():
-        if name in ("logits_processors", "guided_decoding"):
-            continue
-        option, help = name.replace("_", "-"), meanings.get(name, name) + notes.get(name, "")
-        if isinstance(default, bool):
-            option, help = ("no-" + option, "off: " + help) if default else (option, help)
-            how: dict[str, Any] = {"action": "store_false" if default else "store_true"}
-        else:
-            help += f" (default: {'none' if default in (None, ()) else default})"
-            number_of = (
-                {"type": number, "metavar": "X"}
-                if isinstance(default, float)
-                else {"type": whole_number, "metavar": "N"}
-            )
-            how = own.get(name, number_of)
-        add(
-            f"--{option}", dest=name, default=argparse.SUPPRESS, help=help.replace("%", "%%"), **how
-        )
-    guided = parser.add_argument_group(
-        "guided decoding (at most one; needs the extra 'guided')"
-    ).add_argument
-    guided("--guided-json", metavar="SCHEMA", help="the output is JSON of this schema")
-    guided("--guided-regex", metavar="REGEX", help="the output matches this regular expression")
-    guided(
-        "--guided-choice",
-        action="append",
-        metavar="TEXT",
-        help="the output is this text; repeatable",
-    )
-    guided(
-        "--guided-grammar",
-        metavar="EBNF",
-        help="the output is derived from the rule root of this grammar",
-    )
+
+def _add_guides(parser: argparse.ArgumentParser) -> None:
+    title = "guided decoding (at most one; needs the extra 'guided')"
+    add = parser.add_argument_group(title).add_argument
+    add("--guided-json", metavar="SCHEMA", help="the output is JSON of this schema")
+    add("--guided-regex", metavar="REGEX", help="the output matches this regular expression")
+    help = "the output is this text; repeatable"
+    add("--guided-choice", action="append", metavar="TEXT", help=help)
+    help = "the output is derived from the rule root of this grammar"
+    add("--guided-grammar", metavar="EBNF", help=help)
 
 
 def _params(args: argparse.Namespace) -> Any:
     from naive_speculate import SamplingParams
 
-    names = {f.name for f in fields(SamplingParams)}
-    given = {name: value for name, value in vars(args).items() if name in names}
+    names = [field.name for field in fields(SamplingParams)]
+    given = {name: getattr(args, name) for name in names if hasattr(args, name)}
     guided = {
         kind: getattr(args, f"guided_{kind}") for kind in ("json", "regex", "choice", "grammar")
     }
     guided = {kind: value for kind, value in guided.items() if value is not None}
-    return SamplingParams(
-        **{"max_tokens": DEFAULT_MAX_TOKENS, "guided_decoding": guided or None} | given
-    )
+    return SamplingParams(**_DEFAULTS | {"guided_decoding": guided or None} | given)
 
 
 def _generate(arguments: Sequence[str]) -> int:
@@ -188,11 +140,10 @@ def _generate(arguments: Sequence[str]) -> int:
     _quieten_transformers()
 
     from naive_speculate import SpeculativeDecoder, load_pair
-    from naive_speculate.events import FinishReason
-    from naive_speculate.events.trace import dumps
     from naive_speculate.infer.threads import leave_cores_to
+    from naive_speculate.sampling.options import options_of
+    from naive_speculate.speculate.request import Request
     from naive_speculate.tables import rounding_bar
-    from naive_speculate.terminal import TerminalView
 
     params = _params(args)
     with rounding_bar(args.weights) as progress:
@@ -210,40 +161,39 @@ def _generate(arguments: Sequence[str]) -> int:
     decoder = SpeculativeDecoder(pair)
     cancel = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: _leave() if cancel.is_set() else cancel.set())
-    names = (
-        "num_draft_tokens",
-        "draft_confidence",
-        "draft_sampling",
-        "tree",
-        "verify_strategy",
-        "drafter",
-    )
-    options: dict[str, Any] = {name: getattr(args, name) for name in names}
+    options = {name: getattr(args, name) for name in options_of(Request) if hasattr(args, name)}
     options |= {"detail": "full" if args.json else "none", "cancel": cancel}
+    traces: Iterable[Iterable[Event]]
     if params.num_sequences > 1:
-        traces = [
-            output.trace.events
-            for output in decoder.generate(args.prompt, params, **options).outputs
-        ]
+        outputs = decoder.generate(args.prompt, params, **options).outputs
+        traces = [output.trace.events for output in outputs]
     else:
         traces = [decoder.stream(args.prompt, params, **options)]
-    if not sys.stdout.isatty():  # the text alone, which `differ` may read
-        print_for_programs()
-    view = None if args.json else TerminalView()
-    failure = None
-    for events in traces:
-        for event in events:
-            failure = event.message if event.finish_reason == FinishReason.ERROR else failure
-            if view is None:
-                print_json(dumps(event))
-            else:
-                view.show(event)
+    failure = _show(traces, args.json)
     if cancel.is_set():
         raise KeyboardInterrupt
     if failure is not None:
         _report(failure)
-        return 1
-    return 0
+    return 0 if failure is None else 1
+
+
+def _show(traces: "Iterable[Iterable[Event]]", as_json: bool) -> str | None:
+    """Print the events of runs. Returns the message of the last run that failed."""
+    from naive_speculate.events import FinishReason
+    from naive_speculate.events.trace import dumps
+    from naive_speculate.terminal import TerminalView
+
+    if not sys.stdout.isatty():  # the text alone, which `differ` may read
+        print_for_programs()
+    view = None if as_json else TerminalView()
+    failure = None
+    for event in chain.from_iterable(traces):
+        failure = event.message if event.finish_reason == FinishReason.ERROR else failure
+        if view is None:
+            print_json(dumps(event))
+        else:
+            view.show(event)
+    return failure
 
 
 def _run(command: str, arguments: list[str]) -> int:

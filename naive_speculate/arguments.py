@@ -1,6 +1,7 @@
 """Shared parts of the command lines: options, files and standard output."""
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +14,10 @@ T = TypeVar("T")
 
 class Parser(argparse.ArgumentParser):
     """Prints errors in one line and exits with status 2."""
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help. (argparse itself would ignore a full disk.)"""
+        (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         """Print the error and exit."""
@@ -41,8 +46,25 @@ whole_number = parsed(int, "a whole number")
 positive = parsed(int, "a positive whole number", lambda found: found >= 1)
 number = parsed(float, "a number")
 positive_number = parsed(float, "a positive number", lambda found: found > 0)
-window = parsed(
-    lambda text: "auto" if text.lower() == "auto" else int(text), "a whole number or auto"
+
+
+def number_or(words: Sequence[str]) -> Callable[[str], int | str | None]:
+    """The type of a whole number or one of some words; the word none is None."""
+
+    def read(text: str) -> int | str | None:
+        word = text.lower()
+        return int(text) if word not in words else None if word == "none" else word
+
+    return parsed(read, " or ".join(["a whole number", *words]))
+
+
+window = number_or(["auto"])
+token_list = parsed(
+    lambda text: [int(part) for part in text.split(",")], "token ids with commas between them"
+)
+numbers_by_token = parsed(
+    lambda text: {int(token): float(value) for token, value in json.loads(text).items()},
+    'JSON such as {"42": -5}',
 )
 
 
@@ -57,7 +79,7 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
     return message
 
 
-def windows(text: str) -> list[int | str]:
+def windows(text: str) -> list[int | str | None]:
     """Numbers of draft tokens, separated by commas."""
     return [window(part.strip()) for part in text.split(",")]
 

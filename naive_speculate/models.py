@@ -53,11 +53,10 @@ def load_pair(
         target: Hub id, local folder, GGUF file, or the name of a known pair (`KNOWN`), which has
             drafters of ours. None for the bundled pair, which needs no network.
         draft: Hub id, local folder or GGUF file; with a given target, None for no draft model. A
-            draft with another tokenizer
-            is translated: it drafts the tokens that both have. A draft head given here is taken
-                as `head`.
-        head: Hub id or local folder of a draft head or block drafter for the target: EAGLE-3,
-            DFlash, or one of `python -m train`.
+            draft with another tokenizer is translated: it drafts the tokens that both have. A
+            draft head given here is taken as `head`.
+        head: Hub id or local folder of a draft head, block drafter or assistant for the target:
+            EAGLE-3, DFlash, Gemma 4's, or one of `python -m train`.
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (float32 on the CPU; on CUDA the dtype of the stored weights), or a torch
             floating-point type's name.
@@ -70,23 +69,16 @@ def load_pair(
             Runtime and a model of the Llama family; GGUF files are read by our executor, and
             their `Q8_0` blocks are taken as they are. "int4": 4 bits, where this processor
             computes them exactly alike alone and among others.
-        progress: Called, while weights are rounded, with the share of a model's tensors that were
-            read.
+        progress: Called with the share of a model's tensors that were read, during rounding.
 
     Raises:
         ValueError: Naming the argument, if a model cannot be found or loaded, the tokenizers
             share too few tokens, the device is not available, or the models' states cannot be
             rolled back.
     """
-    check_executor(executor)
     sources = _sources(target, *_draft_or_head(draft, head), device, weights)
     options = LoadOptions(device_of(device), dtype, executor, weights, progress)
-    found = dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
-    if device_map is not None and weights != "float32":
-        raise ValueError(f"weights={weights!r} is for one CPU, got device_map={device_map!r}")
-    check_weights(weights, executor, options.device, dtype)
-    if executor == "onnx":
-        choose_executor(executor, options.device, found)  # a `ValueError` where it cannot run
+    _check(options, device_map)
     tokenizer = _load_tokenizer("target", sources.target)
     draft_tokenizer = None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft)
     target_model = load_model(str(sources.target), "target", options, device_map)
@@ -103,6 +95,18 @@ def load_pair(
         cast(Any, target_model).name = sources.name
     free_memory()
     return pair
+
+
+def _check(options: LoadOptions, device_map: str | None) -> None:
+    """Raise a `ValueError` for options that are unknown or contradict one another."""
+    check_executor(options.executor)
+    device, weights = options.device, options.weights
+    found = dtype_of(options.dtype, device, None)  # a `ValueError` for an unknown name
+    if device_map is not None and weights != "float32":
+        raise ValueError(f"weights={weights!r} is for one CPU, got device_map={device_map!r}")
+    check_weights(weights, options.executor, device, options.dtype)
+    if options.executor == "onnx":
+        choose_executor("onnx", device, found)  # a `ValueError` where it cannot run
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from naive_speculate.costs import CostTable, LearnedCosts
+from naive_speculate.infer.head.assistant import AssistantHead
 from naive_speculate.infer.head.model import Head, check_head
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
@@ -40,8 +41,8 @@ class ModelPair:
             that both have are drafted.
         measured_costs: Measured costs of this pair, for `num_draft_tokens="auto"`; otherwise
             they are estimated.
-        head: A draft head or a block drafter, which drafts from the target's hidden states;
-            optional.
+        head: A draft head, a block drafter or an assistant, which drafts from what the target
+            computed; optional.
         measured_head_costs: As `measured_costs`, with the head as drafter.
         fastest_drafter: The measured fastest of "model", "head", "suffix" and "suffix+head";
             None if not measured.
@@ -59,7 +60,7 @@ class ModelPair:
     tokenizer: Any = None
     measured_costs: CostTable | None = None
     draft_tokenizer: Any = None
-    head: Head | None = None
+    head: Head | AssistantHead | None = None
     measured_head_costs: CostTable | None = None
     fastest_drafter: str | None = None
     weights: str | None = None
@@ -220,6 +221,8 @@ class ModelPair:
                 0.0,
                 (costs.verify[0], *(cost + self._share(self.head) for cost in costs.verify[1:])),
             )
+        if drafter == "assistant":
+            return CostTable(self._share(self.head), costs.verify)
         if drafter == "mtp":
             return CostTable(self._share(self.mtp), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
@@ -274,7 +277,7 @@ def _vocab_size(model: LanguageModel) -> int:
     return as_batch_model(model).vocab_size
 
 
-def _name(model: LanguageModel | Head) -> str:
+def _name(model: LanguageModel | Head | AssistantHead) -> str:
     name = str(getattr(model, "name", type(model).__name__))
     path = Path(name)
     if BUNDLED_PAIR in path.parents:

@@ -109,7 +109,7 @@ def test_a_template_is_found_by_the_prompt_that_each_text_fits(tmp_path):
     assert (found.a.prompt, found.b.prompt) == ("as plain text", "in the chat template")
 
 
-def test_the_command_prints_margins_and_verdict_and_a_mark_and_a_line_end_that_an_editor_adds_are_no_difference(
+def test_the_command_prints_margins_and_verdict_and_an_editor_s_mark_and_line_end_do_not_differ(
     files, tmp_path, capsys
 ):
     assert main(files) == 0

@@ -33,7 +33,7 @@ def test_the_bundled_pair_has_names_and_one_vocabulary(bundled_pair):
     [{"executor": name} for name in ("transformers", "torch", "onnx")] + [{"device_map": "cpu"}],
     ids=str,
 )
-def test_every_executor_and_layers_that_are_spread_over_devices_give_the_greedy_text_of_transformers(
+def test_every_executor_and_layers_spread_over_devices_give_the_greedy_text_of_transformers(
     pair_folder, how
 ):
     pair = load_pair(pair_folder / "target", pair_folder / "draft", device="cpu", **how)

@@ -234,7 +234,7 @@ def test_a_biased_server_is_found_at_the_tokens_after_the_first(serving, prove, 
     assert not [name for name in differing if name.endswith("position 1")]
 
 
-def test_a_wrong_greedy_token_is_found_and_a_server_that_refuses_several_completions_is_tested_with_one(
+def test_a_wrong_greedy_token_is_found_and_a_server_with_single_completions_is_tested_too(
     serving, prove
 ):
     status, found = prove(serving("greedy"), "--samples", "12", "--json")
@@ -248,7 +248,7 @@ def test_answers_without_logprobs_change_no_verdict(serving, prove):
     assert (status, found["against"]) == (0, "its own logprobs (stated before temperature)")
 
 
-def test_a_server_that_gives_no_completions_is_refused_and_one_that_never_ends_an_answer_leaves_it_undecided(
+def test_a_server_without_completions_is_refused_and_one_that_never_ends_leaves_it_undecided(
     serving, prove, monkeypatch
 ):
     status, said = prove(serving("none"), "--samples", "12")

@@ -10,7 +10,7 @@ import pytest
 from naive_speculate.ratio import lies_above, logs_of, may_be_best, mean_of, ratio_of, typical
 
 
-def test_an_interval_is_students_holds_the_truth_in_95_of_100_cases_and_fewer_than_five_values_have_none():
+def test_an_interval_is_student_s_holds_the_truth_in_95_of_100_cases_and_needs_five_values():
     mean, _, high = mean_of([0.0, 1.0, 2.0, 3.0, 4.0])
     assert (mean, high - mean) == pytest.approx((2.0, 2.776 * math.sqrt(2.5 / 5)), abs=1e-3)
     assert (

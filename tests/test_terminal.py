@@ -75,7 +75,7 @@ def test_every_drafter_has_a_name_and_a_line():
         assert 20 < len(drafter.about) < 128, name
 
 
-def test_tokens_that_the_draft_does_not_know_are_inverted_and_alternatives_come_with_what_all_others_have():
+def test_tokens_that_the_draft_lacks_are_inverted_and_alternatives_come_with_the_others_sum():
     settings = {"drafter": "model", "num_draft_tokens": 3}
     vocabularies = {"shared": 30, "target": 90, "draft": 40}
     started = Event(

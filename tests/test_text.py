@@ -161,7 +161,7 @@ def test_pieces_of_odd_tokens(make, tokens, pieces):
     assert [stream.append(token) for token in tokenizer.convert_tokens_to_ids(tokens)] == pieces
 
 
-def test_a_token_inside_a_character_adds_nothing_until_it_is_complete_and_a_fork_leaves_the_original_where_it_was(
+def test_a_token_inside_a_character_adds_nothing_until_complete_and_a_fork_leaves_the_original(
     vocabulary,
 ):
     ids = vocabulary.encode("one 🎉 two")

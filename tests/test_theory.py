@@ -77,7 +77,7 @@ def test_at_the_break_even_draft_cost_drafting_is_as_fast_as_plain_decoding(alph
         assert speedup(alpha, k, cost, verify_cost) == pytest.approx(1)
 
 
-def test_drafting_pays_only_where_alpha_is_above_its_cost_and_a_pass_takes_as_long_as_reading_or_multiplying():
+def test_drafting_pays_only_where_alpha_is_above_its_cost_and_a_pass_reads_or_multiplies():
     assert all(speedup(0.1, k, 0.5) < 1 for k in range(1, 17))  # Corollary 3.9
     assert speedup(0.6, 1, 0.5) > 1
     machine = {"weight_bytes": 10.0, "bandwidth": 5.0, "parameters": 10.0, "flops": 40.0}

@@ -64,7 +64,7 @@ def test_special_tokens_are_matched_by_their_text_and_never_by_ordinary_ones():
     assert other.eos_token_id not in translation.target_bytes
 
 
-def test_the_same_tokens_need_no_translation_other_ids_do_and_a_text_that_spells_a_special_token_is_text():
+def test_the_same_tokens_need_no_translation_and_a_text_that_spells_a_special_token_is_text():
     tokenizer, draft = byte_level(), unigram()
     assert translation_between(tokenizer, tokenizer) is None
     other, ids = shuffled(tokenizer)

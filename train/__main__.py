@@ -3,7 +3,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,36 +44,44 @@ def parser() -> argparse.ArgumentParser:
     drafter = commands.add_parser(
         "drafter", help="train a draft head, a block drafter or a draft model"
     )
-    add, add_group = adder(drafter), drafter.add_mutually_exclusive_group
+    add = adder(drafter)
     add("--target", "a named pair, Hub id, local folder or GGUF file", required=True)
     kinds = "an EAGLE-3 head, a block drafter (DFlash or DSpark), or a small Llama (default: head)"
     add("--kind", kinds, default="head", choices=("head", "block", "dspark", "model"))
     add("--work", "data and checkpoints; the same command resumes", Path, required=True)
     add("--out", "where the drafter is written", Path, required=True)
+    add("--seed", "of all random numbers", whole_number, 0)
+    add("--device", "auto, cpu, cuda, cuda:1 …", default="auto")
+    _add_data(drafter.add_argument_group("data"))
+    _add_shape(adder(drafter.add_argument_group("the drafter's shape")))
+    _add_training(drafter.add_argument_group("training"))
+    return found
+
+
+def _add_data(group: Any) -> None:
+    add, source = adder(group), adder(group.add_mutually_exclusive_group())
     add("--answer-tokens", "size of the data", positive, 2_000_000)
-    length = adder(add_group(required=False))
-    length("--minutes", "training time, over all runs together", positive, 240)
-    length("--updates", "updates of the weights instead", positive)
-    source = adder(add_group(required=False))
     source("--stream ROWS", "conversations written at once, for a GPU; keeps tokens only", positive)
     source("--given", "JSON lines with token ids in prompt and answer, used first", Path)
     add("--text", "text files; some conversations are about passages of them", Path, [], nargs="+")
-    add(
-        "--layers",
-        "target layers that are read (default: 2, n / 2 and n - 3 of n)",
-        whole_number,
-        nargs="+",
-    )
+
+
+def _add_shape(add: Callable[..., None]) -> None:
+    layers = "target layers that are read (default: 2, n / 2 and n - 3 of n)"
+    add("--layers", layers, whole_number, nargs="+")
     add("--vocabulary", "tokens that the drafter learns to draft", positive, 6_144)
     add("--mlp", "width of the drafter's MLP (default: twice the target's width)", positive)
     add("--width", "width of a draft model", positive, 192)
     add("--depth", "layers of block drafter or draft model", positive, 3)
-    add("--steps", "draft steps in training (default: 3 of a head, 7 of a block drafter)", positive)
     add("--rank", "rank of a DSpark's product of the token before", positive, 128)
+
+
+def _add_training(group: Any) -> None:
+    add, length = adder(group), adder(group.add_mutually_exclusive_group())
+    length("--minutes", "training time, over all runs together", positive, 240)
+    length("--updates", "updates of the weights instead", positive)
+    add("--steps", "draft steps in training (default: 3 of a head, 7 of a block drafter)", positive)
     add("--batch-tokens", "tokens per update", positive, 1_024)
-    add("--seed", "of all random numbers", whole_number, 0)
-    add("--device", "auto, cpu, cuda, cuda:1 …", default="auto")
-    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

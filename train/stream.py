@@ -269,23 +269,32 @@ def stream(
         if others and missing > 0:
             texts = joined([texts, written(others, ANSWERING, missing, rows)])
         if passages:
-            some = map(texts.conversation, range(min(len(texts.lengths), 4 * len(passages))))
-            own = [
-                answer
-                for tokens, answers in some
-                if len(answer := tokens[answers][:-1].tolist()) >= OWN_PASSAGE
-            ]
-            about = [
-                pair.tokenizer.decode(chooser.choice(source))
-                for source in (passages, own or passages)
-                for _ in passages
-            ]
-            prompts = [
-                template.prompt(chooser.choice(PASSAGE_TASKS).format(text)) for text in about
-            ]
+            prompts = _about_passages(passages, texts, template, pair.tokenizer, chooser)
             texts = joined([texts, written(prompts, ANSWERING, wanted - share, max(1, rows // 2))])
     progress.print()
     return texts
+
+
+def _about_passages(
+    passages: Sequence[list[int]],
+    texts: Texts,
+    template: Template,
+    tokenizer: Any,
+    chooser: random.Random,
+) -> list[list[int]]:
+    """Prompts with tasks about passages and about as many of the target's own answers."""
+    some = map(texts.conversation, range(min(len(texts.lengths), 4 * len(passages))))
+    own = [
+        answer
+        for tokens, answers in some
+        if len(answer := tokens[answers][:-1].tolist()) >= OWN_PASSAGE
+    ]
+    about = [
+        tokenizer.decode(chooser.choice(source))
+        for source in (passages, own or passages)
+        for _ in passages
+    ]
+    return [template.prompt(chooser.choice(PASSAGE_TASKS).format(text)) for text in about]
 
 
 def _as_rendered(texts: Texts, template: Template) -> tuple[Texts, list[list[int]]]:

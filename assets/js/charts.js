@@ -1,7 +1,7 @@
 // The five charts of a run, live, finished or loaded: functions from a summary (see summary.js) to a Plotly figure. For a run
 // without draft tokens or finished steps, each chart is a sentence.
 
-import { inLanguage } from "./dom.js";
+import { inLanguage, write } from "./dom.js";
 import { count, mean, milliseconds, percent, sum, two, whole } from "./format.js";
 import { plot } from "./plot.js";
 import { byPlace, costsOf, otherWay, summaries, tokensPerPass } from "./summary.js";
@@ -17,9 +17,23 @@ export const [ACCEPTED, REJECTED, RESAMPLED, DRAFT, TARGET, INK, MUTED, PAGE] =
 const SPREAD = { type: "data", color: INK, thickness: 1.5 };
 
 export function mount({ element }) {
+  const engines = element.querySelector(".ns-engines");
   summaries.follow((run) => {
+    compare(engines, run.sums.engines);
     for (const place of element.querySelectorAll(".ns-plot")) plot(place, CHARTS[place.id](run));
   });
+}
+
+// The rules of other engines (ui/run/engines.py).
+function compare(place, { rows = {}, own, sentence = WAITING } = {}) {
+  write(place.querySelector("span"), sentence);
+  place.querySelector("table").hidden = !Object.keys(rows).length;
+  for (const row of place.querySelectorAll("tbody tr")) {
+    const { alpha, pace } = rows[row.dataset.rule] ?? {};
+    row.toggleAttribute("data-own", row.dataset.rule === own);
+    write(row.cells[1], alpha == null ? "–" : percent(alpha));
+    write(row.cells[2], pace?.toFixed(2) ?? "–");
+  }
 }
 
 // These figures are redrawn often. With automatic margins, Plotly would draw each of them twice.

@@ -57,7 +57,7 @@ export class Drafter {
 function layersRead({ head_layers: layers, target_layers: known, settings }) {
   const depth = Math.min(MOST_LAYERS, Math.max(known || 0, ...layers));
   const all = Array.from({ length: depth + 1 }, (_, layer) => make("i", layers.includes(layer) ? "ns-layer-read" : "ns-layer"));
-  const head = make("b", "", settings?.drafter === "block" ? "block" : "head");
+  const head = make("b", "", ["block", "assistant"].includes(settings?.drafter) ? settings.drafter : "head");
   return [
     make("div", { class: "ns-layers", "aria-hidden": true }, make("div", "", ...all), head),
     make("p", "", `It reads the target after ${LIST.format(layers.map(String))} of its ${depth} layers.`),

@@ -4,6 +4,7 @@
 import { answerTo, isLost, whenBack } from "./connection.js";
 import { addressWith, button, change, copyBy, finder, make, onKeys, onLink, query, readdress } from "./dom.js";
 import { sum } from "./format.js";
+import { Drawing } from "./machine.js";
 import { plot } from "./plot.js";
 import { expectedTokens } from "./theory.js";
 
@@ -165,7 +166,7 @@ class Learn {
   }
 
   // The opening's chart hides the answer, unless the reader has measured it.
-  show({ figure, finished, shown, lit }) {
+  show({ figure, finished, shown, lit, at }) {
     const { markup, live } = this.content;
     const picture = this.find(".ns-picture");
     picture.hidden = Boolean(figure);
@@ -175,10 +176,12 @@ class Learn {
       picture.innerHTML = markup; // escaped on the server, as the texts are
       picture.source = markup;
       for (const overlap of picture.querySelectorAll("[data-overlap]")) mountOverlap(overlap);
+      this.drawings = [...picture.querySelectorAll(".ns-drawing")].map((box) => new Drawing(box));
     }
-    for (const part of picture.querySelectorAll("[data-part]")) {
+    for (const drawing of this.drawings) drawing.show(at);
+    for (const part of picture.querySelectorAll("[data-part]:not(svg *)")) {
       const name = part.dataset.part;
-      part.classList.toggle("ns-unseen", !shown.includes(name) && name !== "before");
+      part.classList.toggle("ns-unseen", !shown.includes(name));
       part.classList.toggle("ns-lit", lit.includes(name));
     }
   }

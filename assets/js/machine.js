@@ -7,6 +7,7 @@ const ENDS = [1000, 1800, 3200, 3700, 4400]; // of the five phases at normal spe
 const [DRAFTED, PASSED, JUDGED, GIVEN, WHOLE] = ENDS;
 const REST_MS = 1400; // after a step, before the next
 const LARGER = 1.4;   // in lecture mode
+const NARROW = 480;   // pixels, of a lesson's picture
 const LAYOUTS = { large: 1384, medium: 990, small: 700, narrow: 366 }; // as in drawing.py
 const [HIDDEN, SHOWN] = [{ opacity: 0 }, { opacity: 1 }];
 
@@ -90,10 +91,7 @@ export class Machine {
 
   stay(at) {
     this.at = at;
-    for (const move of this.moves) {
-      move.pause();
-      move.currentTime = at;
-    }
+    hold(this.moves, at);
     for (const phase of this.root.querySelectorAll("[data-phase]")) phase.ariaPressed = ENDS[phase.dataset.phase] === at;
   }
 
@@ -147,9 +145,55 @@ export class Machine {
   }
 }
 
-// The animations of a drawing, paused. The last one ends last.
+// The drawing of a step in a lesson, which shows it as it is at certain times: it moves on to later ones. It has a template for
+// wide and one for narrow places.
+export class Drawing {
+  moves = [];
+  at = 0;
+
+  constructor(box) {
+    this.box = box;
+    new ResizeObserver(() => this.fit()).observe(box); // it may be hidden, and then has no sizes
+  }
+
+  fit() {
+    const { clientWidth: width } = this.box;
+    const layout = width > NARROW ? "wide" : "narrow";
+    if (!width || layout === this.box.dataset.drawn) return;
+    this.box.dataset.drawn = layout;
+    this.box.querySelector("svg")?.remove();
+    this.box.append(this.box.querySelector(`[data-layout=${layout}]`).content.cloneNode(true));
+    this.moves = movesOf(this.box.querySelector("svg"));
+    hold(this.moves, this.at);
+  }
+
+  show(at) {
+    clearTimeout(this.timer);
+    const before = this.at;
+    this.at = at;
+    if (at <= before || still()) return hold(this.moves, at);
+    for (const move of this.moves) move.play();
+    this.timer = setTimeout(() => hold(this.moves, at), at - before);
+  }
+}
+
+function hold(moves, at) {
+  for (const move of moves) {
+    move.pause();
+    move.currentTime = at;
+  }
+}
+
+// The animations of a drawing, paused. The last one ends last. Everything is measured first, since a measurement after a change
+// costs a layout; and what moves does so by `transform` and `opacity` alone, which costs none.
 function movesOf(picture) {
   const parts = (name) => [...picture.querySelectorAll(`[data-part="${name}"]`)];
+  const [drafter, target] = ["drafter", "target"].map((name) => parts(name)[0]);
+  const [drafts, gains] = ["draft", "gain"].map(parts);
+  const [[before], [after], [count]] = ["before", "after", "count"].map(parts);
+  const centers = new Map([drafter, target, ...drafts, ...gains].map((node) => [node, center(node)]));
+  const cursor = before.getBBox();
+  const sweeps = parts("sweep").map(({ firstChild: light }) => [light, parts("pass")[0].firstChild.getBBox().width - light.getBBox().width]);
   const moves = [];
   const move = (node, begin, end, frames, easing = "ease-out") => {
     const one = node.animate(frames, { delay: begin, duration: Math.max(1, end - begin), easing, fill: "both" });
@@ -158,17 +202,15 @@ function movesOf(picture) {
   };
   const appear = (node, begin, lasts = 150) => move(node, begin, begin + lasts, [HIDDEN, SHOWN]);
   const from = (node, place, begin, end, size = 0.3) => {
-    const [a, b] = [node, place].map(center);
+    const [a, b] = [centers.get(node), centers.get(place)];
     move(node, begin, end, [{ opacity: 0, transform: `translate(${b.x - a.x}px, ${b.y - a.y}px) scale(${size})` },
       { opacity: 1, offset: 0.3 }, { opacity: 1, transform: "none" }]);
   };
   const grow = (bar, begin, end) => {
     appear(bar, begin, Math.min(150, end - begin));
-    move(bar.firstChild, begin, end, [{ scale: "1 0" }, { scale: "1 1" }]);
+    move(bar.firstChild, begin, end, [{ transform: "scale(1, 0)" }, { transform: "none" }]);
   };
 
-  const [drafter, target] = ["drafter", "target"].map((name) => parts(name)[0]);
-  const drafts = parts("draft");
   const each = DRAFTED / Math.max(1, drafts.length);
   drafts.forEach((chip, n) => from(chip, drafter, n * each, Math.min(DRAFTED, (n + 1) * each + 100)));
   parts("node").forEach((chip) => appear(chip, Math.min(800, chip.dataset.column * each + each / 2)));
@@ -176,10 +218,9 @@ function movesOf(picture) {
 
   const begun = drafts.length ? DRAFTED : 100; // without drafts the pass comes first
   for (const frame of parts("pass")) appear(frame, begun, 120);
-  for (const { firstChild: light } of parts("sweep")) {
-    const { width } = parts("pass")[0].firstChild.getBBox();
+  for (const [light, way] of sweeps) {
     move(light, begun + 50, PASSED - 80, [{ opacity: 0 }, { opacity: 0.3, offset: 0.15 }, { opacity: 0.3, offset: 0.8 },
-      { opacity: 0, transform: `translateX(${width - light.getBBox().width}px)` }], "ease-in-out");
+      { opacity: 0, transform: `translateX(${way}px)` }], "ease-in-out");
   }
   for (const bar of parts("p")) grow(bar, begun + 50, PASSED - 100);
 
@@ -197,7 +238,6 @@ function movesOf(picture) {
     move(falling, when(fate) + 100, when(fate) + 700, [{ opacity: 0 }, { opacity: 1, offset: 0.02 },
       { opacity: 0, transform: "translateY(110px) rotate(9deg)" }], "ease-in");
   }
-  const gains = parts("gain");
   for (const chip of gains) {
     const draft = chip.dataset.kind === "accepted" && drafts.find(({ dataset }) => dataset.column === chip.dataset.column);
     if (draft) from(chip, draft, when(chip) + 120, when(chip) + 120 + Math.max(250, pace), 1);
@@ -205,13 +245,12 @@ function movesOf(picture) {
   }
 
   // What is kept flies to the cursor.
-  const [[before], [after], [count]] = ["before", "after", "count"].map(parts);
-  const { x, y, width, height } = before.getBBox();
+  const { x, y, width, height } = cursor;
   gains.forEach((chip, n) => {
     const flying = chip.cloneNode(true);
     flying.dataset.part = "flying";
     picture.append(flying);
-    const { x: left, y: top } = center(chip);
+    const { x: left, y: top } = centers.get(chip);
     const arrives = `translate(${x + width - left}px, ${y + height / 2 - top}px) scale(0.4)`;
     move(flying, GIVEN + 40 * n, GIVEN + 450 + 40 * n, [{ opacity: 0 }, { opacity: 0.9, offset: 0.05 }, { opacity: 0.2, transform: arrives, offset: 0.98 }, HIDDEN], "ease-in-out");
   });

@@ -25,7 +25,7 @@ export class Sums {
     if (event.kind === "finished") this.finished = event;
     if (event.kind !== "step") return;
     this.rounds.push(event.figures.round);
-    this.upto.push({ ...event.figures.sums, luck: event.figures.luck });
+    this.upto.push({ ...event.figures.sums, luck: event.figures.luck, engines: event.figures.engines });
   }
 
   get settings() {
@@ -92,6 +92,7 @@ const DRAFTERS = new Map([
   ["head", "A draft head on the target"],
   ["block", "A block drafter on the target"],
   ["mtp", "The target's own MTP layer"],
+  ["assistant", "An assistant on the target"],
 ]);
 
 const DISTURBED = "Other programs disturbed the measurement: it gave more than the tokens per target pass allow.";

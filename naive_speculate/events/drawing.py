@@ -60,8 +60,10 @@ LAYOUTS = {
     "medium": Layout(990, 196, 138, 82, 18, 14, 20, 28, 64, 54, 84),
     "small": Layout(700, 160, 122, 66, 16, 13, 17, 20, 46, 46, 70),
     "narrow": Layout(366, 0, 0, 66, 15, 13, 15, 18, 30, 60, 66),
+    "lesson": Layout(520, 0, 0, 66, 17, 13, 17, 18, 26, 60, 44),
 }
-"""By name: for a desktop, a projector, a projector in lecture mode (enlarged), a phone."""
+"""By name: for a desktop, a projector, a projector in lecture mode (enlarged), a phone, a lesson
+next to its text."""
 LAYOUTS["slide"] = replace(LAYOUTS["medium"], least=116)
 
 
@@ -264,14 +266,12 @@ class _Drawing:
                 f' height="{side:g}" rx="{side / 8:g}" {fill}/>'
             )
             at, y = (side + 8, top + side * 0.75) if self.narrow else (10, top + side / 2 - 1)
-            self._words(at, y, name, size=label * 1.1, color=color, weight=700)
-            beside = at + label * 5.2 if self.narrow else at
-            self._words(
-                beside,
-                y + (0 if self.narrow else label * 1.1),
-                cost,
-                size=label * 0.87,
-                color="muted",
+            # one line of text, so that no name can be too long for it, whatever its language
+            below = f'dx="{label * 0.6:g}"' if self.narrow else f'x="{at}" dy="{label * 1.1:g}"'
+            self.parts.append(
+                f'<text x="{at}" y="{y:g}"><tspan font-size="{label * 1.1:g}" font-weight="700"'
+                f' fill="{self.paint(color)}">{name}</tspan><tspan {below}'
+                f' font-size="{label * 0.87:g}" fill="{self.paint("muted")}">{cost}</tspan></text>'
             )
         if not self.narrow:
             if drafts:

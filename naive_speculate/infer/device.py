@@ -42,6 +42,12 @@ def count_leading(accepted: torch.Tensor) -> torch.Tensor:
     return accepted.cumprod(dim=-1).sum(dim=-1)
 
 
+def inside(lengths: torch.Tensor, k: int) -> torch.Tensor:
+    """Which of k indices are in each row's window, bool, shape `[batch_size, k]`; the rest is
+    padding."""
+    return torch.arange(k, device=lengths.device) < lengths[:, None]
+
+
 def best(scores: torch.Tensor) -> torch.Tensor:
     """The first index of the greatest number of the last dimension, int64, shape `[...]`. NumPy
     needs a tenth of torch's time on the CPU."""

@@ -368,13 +368,13 @@ class CacheRows(Rows["RaggedKVCache"]):
             self.write(layer, keys, values)
         self.advance(num_new)
 
-    def get_kv_states(self) -> list[KVState]:
-        """The rows' keys and values up to the longest row; values after a shorter row's end are
-        undefined."""
-        end, rows = self.get_num_tokens(), self.indices
+    def get_kv_states(self, layers: Sequence[int] | None = None) -> list[KVState]:
+        """The rows' keys and values up to the longest row, of these layers or all; values after
+        a shorter row's end are undefined."""
+        end, rows, buffers = self.get_num_tokens(), self.indices, self.cache.buffers()
         at: Any = slice(rows[0], rows[0] + len(rows)) if self.contiguous else rows
-        pairs = zip(self.cache._keys, self.cache._values, strict=True)
-        return [KVState(keys[at, :, :end], values[at, :, :end]) for keys, values in pairs]
+        chosen = buffers if layers is None else [buffers[layer] for layer in layers]
+        return [KVState(keys[at, :, :end], values[at, :, :end]) for keys, values in chosen]
 
 
 class TreeRows(CacheRows):

@@ -306,7 +306,7 @@ class TransformersLanguageModel(HasEndTokens):
                 input_ids=query_token_ids,
                 past_key_values=store,
                 use_cache=True,
-                logits_to_keep=num_logits,
+                logits_to_keep=self._kept(num_logits, num_new) if layers else num_logits,
                 **layout,
             )
         rows.advance(num_new)
@@ -317,6 +317,14 @@ class TransformersLanguageModel(HasEndTokens):
             else None
         )
         return logits, features
+
+    def _kept(self, num_logits: int, num_new: int) -> int | torch.Tensor:
+        """Which positions have logits. Where layers share keys and values, a number would leave
+        the other positions out of these layers (transformers 5.23, Gemma 4), and so out of their
+        hidden states."""
+        if not num_logits or not getattr(self.config, "num_kv_shared_layers", 0):
+            return num_logits
+        return torch.arange(num_new - num_logits, num_new, device=self.device)
 
     def _masks(
         self, rows: CacheRows, num_new: int, device: torch.device

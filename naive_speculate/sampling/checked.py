@@ -51,8 +51,8 @@ def _one_line(cls: Any, prefix: str, error: ValidationError) -> Exception:
         return TypeError(f"{cls.__name__} has no {name!r}")
     if first["type"] == "missing":
         return TypeError(f"{cls.__name__} needs {name!r}")
-    allowed = _allowed(cls.__pydantic_fields__[name])
-    return ValueError(f"{prefix}{name} must be {allowed}, got {_given(first['input'])}")
+    must = allowed(cls.__pydantic_fields__[name])
+    return ValueError(f"{prefix}{name} must be {must}, got {_given(first['input'])}")
 
 
 def _given(value: object) -> str:
@@ -65,8 +65,8 @@ def _given(value: object) -> str:
     return f"{len(value)}{size}"
 
 
-def _allowed(field: Any) -> str:
-    """The description of a field's type, or of the part of a union that has one."""
+def allowed(field: Any) -> str:
+    """What a field may be: the description of its type, or of the part of a union that has one."""
     parts = (field.annotation, *get_args(field.annotation))
     found = [field, *(info for part in parts for info in getattr(part, "__metadata__", ()))]
     texts = [text for info in found if (text := getattr(info, "description", None))]

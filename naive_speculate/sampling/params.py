@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from naive_speculate.sampling.checked import Real, checked
 from naive_speculate.sampling.guided import GuidedDecodingParams
+from naive_speculate.sampling.options import documented, option
 from naive_speculate.sampling.words import WordList, word_list
 
 LogitsProcessor = (
@@ -64,6 +65,7 @@ _Guided = Annotated[
 _LISTS = ("stop", "stop_token_ids", "bad_words", "logits_processors", "allowed_token_ids")
 
 
+@documented
 @checked()
 class SamplingParams:
     """How tokens are chosen and when generation ends.
@@ -74,80 +76,119 @@ class SamplingParams:
 
     Every form that vLLM accepts is accepted: None for no list, NumPy scalars, True for one logprob.
 
-    Attributes:
-        n: Number of output sequences to return; 1 to 16,384.
-        best_of: Number of sequences to generate, of which the n most probable are returned; at
-            least n, by default n.
-        presence_penalty: Subtracted from the logits of tokens that were generated before; -2 to 2.
-        frequency_penalty: Subtracted once for every time that a token was generated before; -2
-            to 2.
-        repetition_penalty: Divides positive and multiplies negative logits of tokens in prompt
-            or output; over 0.
-        temperature: Divides the logits; 0 chooses the most probable token.
-        top_p: Keep the smallest set of most probable tokens whose probability reaches this; over
-            0, to 1.
-        top_k: Keep this many most probable tokens; -1 or 0 for all.
-        min_p: Keep tokens at least this fraction as probable as the most probable one; 0 to 1.
-        seed: Makes the run repeatable; None or -1 draws a seed, which the events report.
-        stop: Strings that end generation; they are not part of the text.
-        stop_token_ids: Tokens that end generation; they are among the token ids, but not in the
-            text.
-        bad_words: Words that must not be generated: a token that would complete one is banned.
-        include_stop_str_in_output: Keep the stop string, or the text of the token that ended
-            generation, at the end of the text.
-        ignore_eos: Continue after an end-of-sequence token.
-        max_tokens: Number of tokens after which generation ends; at least 1, or None for as many
-            as the model has room for.
-        min_tokens: Number of tokens before which nothing ends generation; a stop string counts
-            where a later one completes it.
-        logprobs: Report this many most probable tokens per position (and the chosen one), of the
-            raw distribution; -1 for all.
-        prompt_logprobs: The same for the tokens of the prompt.
-        detokenize: Turn tokens into text.
-        skip_special_tokens: Leave special tokens out of the text.
-        spaces_between_special_tokens: Keep the spaces that some tokenizers put between two
-            neighbouring special tokens, where they are not skipped.
-        logits_processors: Functions that change the logits (see `LogitsProcessor`).
-        truncate_prompt_tokens: Use only the last so many tokens of the prompt.
-        guided_decoding: Keep the output within a JSON schema, a regular expression, a choice or
-            a grammar.
-        logit_bias: Added to the logits of these token ids; values are clamped to -100 … 100.
-        allowed_token_ids: Generate only these.
-        filter_words: Never generate the words of a list, in whatever tokens and spelling:
-            "classroom" is the one that ships.
-
     Raises:
         ValueError: Names the field and the value that is out of its range or contradicts another.
     """
 
-    n: _Sequences = 1
-    best_of: _Sequences | None = None
-    presence_penalty: _Penalty = 0.0
-    frequency_penalty: _Penalty = 0.0
-    repetition_penalty: _Factor = 1.0
-    temperature: _Temperature = 1.0
-    top_p: _SomeShare = 1.0
-    top_k: _TopK = -1
-    min_p: _Share = 0.0
-    seed: _Seed | None = None
-    stop: str | _Stops | None = ()
-    stop_token_ids: _Tokens | None = ()
-    bad_words: _Texts | None = ()
-    include_stop_str_in_output: bool = False
-    ignore_eos: bool = False
-    max_tokens: _Positive | None = 16
-    min_tokens: _Count = 0
-    logprobs: _Most | None = None
-    prompt_logprobs: _Most | None = None
-    detokenize: bool = True
-    skip_special_tokens: bool = True
-    spaces_between_special_tokens: bool = True
+    n: _Sequences = option(1, "Number of output sequences to return.")
+    best_of: _Sequences | None = option(
+        None,
+        "Number of sequences to generate, of which the n most probable are returned.",
+        none="n",
+    )
+    presence_penalty: _Penalty = option(
+        0.0,
+        "Subtracted from the logit of each generated token.",
+        title="Presence penalty",
+        step=0.1,
+    )
+    frequency_penalty: _Penalty = option(
+        0.0,
+        "Subtracted from a token's logit once per time that it was generated.",
+        title="Frequency penalty",
+        step=0.1,
+    )
+    repetition_penalty: _Factor = option(
+        1.0,
+        "Above 1, earlier tokens become less likely.",
+        more="Divides positive and multiplies negative logits of tokens in prompt or output.",
+        title="Repetition penalty",
+        step=0.05,
+        between=(0.5, 2),
+    )
+    temperature: _Temperature = option(
+        1.0,
+        "0 takes the most probable token; higher values vary more.",
+        more="Divides the logits.",
+        title="Temperature",
+    )
+    top_p: _SomeShare = option(
+        1.0,
+        "Keep the most probable tokens up to this total [probability](#term-top-p).",
+        title="Top-p",
+        step=0.05,
+    )
+    top_k: _TopK = option(-1, "Keep only the k likeliest tokens; -1 keeps all.", title="Top-k")
+    min_p: _Share = option(
+        0.0,
+        "Drop tokens below this fraction of the highest probability.",
+        title="Min-p",
+        step=0.01,
+    )
+    seed: _Seed | None = option(
+        None,
+        "[Same seed](#term-seed), same text.",
+        more="-1 is None.",
+        none="one is drawn, and reported by the events",
+        title="Seed",
+    )
+    stop: str | _Stops | None = option(
+        (), "Texts that end the generation; they are not part of the text."
+    )
+    stop_token_ids: _Tokens | None = option(
+        (), "Tokens that end the generation; their text is left out, their ids are not."
+    )
+    bad_words: _Texts | None = option(
+        (), "Words that must not be generated: a token that would complete one is banned."
+    )
+    include_stop_str_in_output: bool = option(
+        False,
+        "Keep the stop string, or the text of the token that ended the generation.",
+    )
+    ignore_eos: bool = option(
+        False,
+        "Continue up to max tokens, even if the model would end.",
+        title="Ignore the end token",
+    )
+    max_tokens: _Positive | None = option(
+        16,
+        "Stop after this many tokens.",
+        none="as many as the model has room for",
+        title="Max tokens",
+    )
+    min_tokens: _Count = option(
+        0,
+        "Nothing ends the generation before this many tokens.",
+        more="A stop string counts where a later token completes it.",
+    )
+    logprobs: _Most | None = option(
+        None,
+        "Report this many most probable tokens per position, and the chosen one.",
+        more="From the raw distribution.",
+    )
+    prompt_logprobs: _Most | None = option(None, "Report the same for the tokens of the prompt.")
+    detokenize: bool = option(True, "Turn tokens into text.")
+    skip_special_tokens: bool = option(True, "Leave special tokens out of the text.")
+    spaces_between_special_tokens: bool = option(
+        True,
+        "Keep the spaces that some tokenizers put between special tokens, if those are kept.",
+    )
+    # functions that change the logits (see `LogitsProcessor`)
     logits_processors: _Processors | None = ()
-    truncate_prompt_tokens: _Positive | None = None
+    truncate_prompt_tokens: _Positive | None = option(
+        None, "Use only the last so many tokens of the prompt."
+    )
+    # keep the output within a JSON schema, a regular expression, a choice or a grammar
     guided_decoding: _Guided | Mapping[str, Any] | None = None
-    logit_bias: _Bias | None = None
-    allowed_token_ids: _SomeTokens | None = None
-    filter_words: str | WordList | None = None
+    logit_bias: _Bias | None = option(
+        None, "Added to the logits of these token ids; values are clamped to -100 … 100."
+    )
+    allowed_token_ids: _SomeTokens | None = option(None, "Generate only these tokens.")
+    filter_words: str | WordList | None = option(
+        None,
+        "Never generate the words of a list, in whatever tokens and spelling.",
+        among=["classroom"],
+    )
 
     @field_validator("*", mode="before")
     @classmethod

@@ -1,5 +1,5 @@
-"""From logits to probabilities: every sampling parameter that changes the distribution, and
-batches of sequences.
+"""From logits to probabilities: every sampling parameter that changes the distribution,
+batches of sequences, and sums over distributions.
 
 Target and draft use the same pipeline. What depends on history (penalties, min_tokens,
 bad_words, grammars, custom processors) is computed at each index of the draft window with the
@@ -9,16 +9,24 @@ plain decoding would have used at its position.
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, cast
 
 import torch
-from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import LogitsProcessor, MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from naive_speculate.sampling.guided import GrammarMask
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.words import WordFilter
+
+WARPERS: dict[str, Callable[[Any], LogitsProcessor | None]] = {
+    "min_p": lambda share: MinPLogitsWarper(float(share)) if share > 0 else None,
+    "top_k": lambda count: TopKLogitsWarper(count) if count > 0 else None,
+    "top_p": lambda share: TopPLogitsWarper(float(share)) if share < 1 else None,
+}
+"""What changes the scores after temperature, in this order: the option's name, and what makes the
+warper of its value; None where the value changes nothing."""
 
 _IN_FLOAT = (torch.float32, torch.float64)
 _NOTHING = "-infinity for every token"
@@ -73,13 +81,10 @@ class LogitsPipeline:
         self.needs_history = any(by_history)
         self.guided = grammar is not None
         self.plain = not self.needs_history and self._bias is None
-        warpers: list[tuple[bool, Any, float]] = [
-            (params.min_p > 0, MinPLogitsWarper, float(params.min_p)),
-            (params.top_k > 0, TopKLogitsWarper, params.top_k),
-            (params.top_p < 1, TopPLogitsWarper, float(params.top_p)),
-        ]
-        self._warpers = [make(value) for applies, make, value in warpers if applies]
-        self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
+        values = {name: getattr(params, name) for name in WARPERS}
+        warpers = [make(values[name]) for name, make in WARPERS.items()]
+        self._warpers = [warper for warper in warpers if warper is not None]
+        self.warp_key = (params.temperature, *values.values())
 
     def scores(
         self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()
@@ -108,7 +113,7 @@ class LogitsPipeline:
         return "" if self._grammar is None else self._grammar.forced_text(history)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
-        """Temperature, min_p, top_k, top_p and softmax of scores `[..., vocab_size]`. Each
+        """Temperature, `WARPERS` and softmax of scores `[..., vocab_size]`. Each
         distribution sums to 1, or is NaN where every score is -inf or any is NaN or +inf. At
         temperature 0 nothing is drawn; the probabilities are then those of temperature 1."""
         rows = scores.reshape(-1, scores.shape[-1])
@@ -271,6 +276,32 @@ def batch_probabilities(
         )
     lost = probs[..., 0].isnan()
     return probs.masked_fill_(lost[..., None], 1 / probs.shape[-1]), ~lost
+
+
+def entropy(probs: torch.Tensor) -> torch.Tensor:
+    """Entropies in nats over the last dimension; faster than `torch.special.entr`."""
+    least = torch.finfo(probs.dtype).tiny  # keeps the logarithm of 0 finite; it is multiplied by 0
+    return 0.0 - torch.linalg.vecdot(probs, probs.clamp_min(least).log_())
+
+
+def overlap(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
+    """Σ min(target, draft) of distributions `[..., vocab_size]`: the probability, shape `[...]`,
+    that speculative sampling accepts a token drawn from the draft (Leviathan et al. 2023,
+    Theorem 3.5). Where the draft is certain of a token, it is the target's probability of that
+    token."""
+    return torch.minimum(target_probs, draft_probs).sum(dim=-1).clamp_max(1.0)
+
+
+def residual(
+    target_probs: torch.Tensor, draft_probs: torch.Tensor, scale: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The distribution ∝ max(0, scale · target − draft), shape `[..., vocab_size]`, with `scale`
+    `[...]` or 1; the target's own where that is 0 everywhere. Unscaled, it is so only where the
+    two are equal, and there no draft is ever rejected."""
+    scaled = target_probs if scale is None else scale[..., None] * target_probs
+    left = (scaled - draft_probs).clamp_min(0)
+    total = left.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, left / total, target_probs)
 
 
 def _cooled(scores: torch.Tensor, temperature: float) -> torch.Tensor:

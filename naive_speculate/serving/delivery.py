@@ -10,7 +10,7 @@ from contextvars import copy_context
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, FinishReason
 from naive_speculate.events.metrics import Summary
-from naive_speculate.serving.protocol import Deliver
+from naive_speculate.serving.protocol import Deliver, Item
 
 
 def pump(lists: Iterable[list[Event]], deliver: Deliver) -> None:
@@ -48,7 +48,7 @@ class Inbox:
         with self._lock:
             return time.monotonic() - self._since if self._unread else 0.0
 
-    def deliver(self, item: list[Event] | Exception | None) -> None:
+    def deliver(self, item: Item) -> None:
         """Store what an engine delivers (see `Deliver`)."""
         with self._lock:
             was_empty = not self._unread
@@ -94,9 +94,8 @@ class Inbox:
                 begun = begun or any(event.kind in OUTPUT_KINDS for event in events)
                 if begun:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(
-                            pause()
-                        ):  # `wait_for` of Python 3.11 may lose a cancellation
+                        # `wait_for` of Python 3.11 may lose a cancellation.
+                        async with asyncio.timeout(pause()):
                             await self._ended.wait()
         finally:
             with self._lock:

@@ -3,8 +3,7 @@ and leave between steps."""
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -19,13 +18,14 @@ from naive_speculate.serving.protocol import (
     STOPPING,
     Deliver,
     Engine,
+    Item,
     Load,
     Reader,
     Request,
     Unavailable,
 )
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
-from naive_speculate.serving.turns import TOO_MANY, by_turns, refused
+from naive_speculate.serving.turns import GROUPS, TOO_MANY, Job, Turns, by_turns
 from naive_speculate.speculate.batch import Batch, PartialStepError, Records
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -43,24 +43,18 @@ CLOSE_SECONDS = 3.0  # most time that `close` waits for the current step
 _BROKEN = "The decoder no longer works. The server needs to be started again."
 
 
-@dataclass(eq=False)
-class _Job:
+@dataclass(eq=False, kw_only=True)
+class _Job(Job):
     """A run, and the receiver of its events; also the cancel flag of its rows."""
 
     cancel: CancelFlag
     receive: Deliver
-    reader: Reader
-    number: int = 0  # increases with every job
     run: Run = field(default_factory=lambda: Run((), ()))
     turn: int = 0  # the step in which it was last stepped
     begun: float = 0.0  # when it got its rows
     left: bool = False  # it must end: the reader fails or reads too slowly, or the engine stops
 
-    @property
-    def num_rows(self) -> int:
-        return len(self.run.going_on)
-
-    def deliver(self, item: list[Event] | Exception | None) -> None:
+    def deliver(self, item: Item) -> None:
         """Deliver to the reader; a reader that raises ends its own run only."""
         try:
             self.receive(item)
@@ -98,10 +92,9 @@ class LocalEngine(Engine):
         self._max_prompt_tokens = max_prompt_tokens
         self._max_waiting = max_waiting
         self._changed = threading.Condition()
-        self._waiting: deque[_Job] = deque()
-        self._running: list[_Job] = []
+        self._jobs = Turns[_Job]()
         self._reason = ""  # why it accepts no requests
-        self._number = self._turn = 0
+        self._turn = 0
         self._moved = time.monotonic()  # when the last step began
         self._run_seconds: float | None = None
         self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
@@ -111,19 +104,15 @@ class LocalEngine(Engine):
         self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
     ) -> None:
         """Decode a request (see `Engine`); checked here, in the caller's thread."""
-        job = _Job(cancel, deliver, reader)
+        job = _Job(reader, cancel=cancel, receive=deliver)
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
+        job.num_rows = len(job.run.going_on)
         with self._changed:
             if self._reason:
                 raise Unavailable(self._reason)
-            dropped = refused(self._waiting, job, self._max_waiting)
+            dropped = self._jobs.add(job, self._max_waiting)
             if dropped is job:
-                raise Unavailable(FULL.format(sum(each.num_rows for each in self._waiting)))
-            if dropped is not None:
-                self._waiting.remove(dropped)
-            self._number += 1
-            job.number = self._number
-            self._waiting.append(job)
+                raise Unavailable(FULL.format(sum(each.num_rows for each in self._jobs.waiting)))
             self._changed.notify()
         if dropped is not None:
             dropped.deliver(Unavailable(TOO_MANY))
@@ -132,19 +121,20 @@ class LocalEngine(Engine):
         with self._changed:
             if self._rows() < self._max_rows:
                 return None
-            new = _Job(threading.Event(), lambda _: None, reader, self._number + 1)
-            order = by_turns([*self._running, *self._waiting, new], lambda job: job.number)
+            new = Job(reader)
+            order = self._jobs.order([*self._jobs, new])
             before = order[: order.index(new)]
             if self._may_join(reader, 1, 1 + sum(job.num_rows for job in before)):
                 return None
-            return sum(job.num_rows for job in before if job not in self._running)
+            return sum(job.num_rows for job in before if job in self._jobs.waiting)
 
     def load(self) -> Load:
         with self._changed:
             running, waiting = (
-                sum(len(job.run.rows) for job in jobs) for jobs in (self._running, self._waiting)
+                sum(len(job.run.rows) for job in jobs)
+                for jobs in (self._jobs.running, self._jobs.waiting)
             )
-            still = time.monotonic() - self._moved if self._running else 0.0
+            still = time.monotonic() - self._moved if self._jobs.running else 0.0
             reason = self._reason
             if stuck := not reason and still > STUCK_SECONDS:
                 reason = f"The decoder has made no progress for {still:.0f} seconds."
@@ -161,7 +151,7 @@ class LocalEngine(Engine):
     def close(self) -> None:
         with self._changed:
             self._reason = STOPPING
-            for job in (*self._waiting, *self._running):
+            for job in self._jobs:
                 job.left = True
             self._changed.notify()
         self._thread.join(CLOSE_SECONDS)
@@ -173,7 +163,7 @@ class LocalEngine(Engine):
         finally:
             with self._changed:
                 self._reason = self._reason or _BROKEN
-                left, self._waiting, self._running = [*self._waiting, *self._running], deque(), []
+                left, self._jobs = self._jobs, Turns()
             for job in left:
                 job.deliver(Unavailable(_BROKEN))
 
@@ -182,13 +172,13 @@ class LocalEngine(Engine):
         tidied, untidy = time.monotonic(), False
         while True:
             with self._changed:
-                while not (self._waiting or self._running or self._reason):
+                while not (self._jobs or self._reason):
                     if untidy and time.monotonic() - tidied > TIDY_SECONDS:
                         free_memory()
                         tidied, untidy = time.monotonic(), False
                     self._changed.wait(TIDY_SECONDS if untidy else None)
                 self._moved = time.monotonic()
-                if self._reason and not (self._waiting or self._running):
+                if self._reason and not self._jobs:
                     return
                 joining = self._admit()
                 stepped = self._chosen()
@@ -202,13 +192,14 @@ class LocalEngine(Engine):
             events = [_events(job.run, records) for job in stepped]
             batch.release(row for job in stepped for row in job.run.rows if row.ended)
             with self._changed:  # before delivery: a reader of a run's end finds its rows free
+                for job in stepped:
+                    job.num_rows = len(job.run.going_on)
                 over = [job for job in stepped if job.run.over]
-                self._running = [job for job in self._running if job not in over]
+                self._jobs.running = [job for job in self._jobs.running if job not in over]
                 for job in over:
                     held = time.monotonic() - job.begun
-                    self._run_seconds = (
-                        held if self._run_seconds is None else 0.8 * self._run_seconds + 0.2 * held
-                    )
+                    before = held if self._run_seconds is None else self._run_seconds
+                    self._run_seconds = 0.8 * before + 0.2 * held
             for job, found in zip(stepped, events, strict=True):
                 if found:
                     job.deliver(found)
@@ -220,14 +211,12 @@ class LocalEngine(Engine):
     def _admit(self) -> list[_Job]:
         """Let waiting jobs join while rows are free; cancelled ones join at once, to be ended by
         the next step."""
-        if not self._waiting:
+        if not self._jobs.waiting:
             return []
-        lagging = [job for job in self._running if job.reader.lags()]
-        running, ahead, full = list(self._running), 0, False
-        for job in by_turns(
-            [*(job for job in running if job not in lagging), *self._waiting],
-            lambda job: job.number,
-        ):
+        running, ahead, full = list(self._jobs.running), 0, False
+        lagging = [job for job in running if job.reader.lags()]
+        reading = [job for job in running if job not in lagging]
+        for job in self._jobs.order([*reading, *self._jobs.waiting]):
             size = job.num_rows
             ahead += size
             if job in running:
@@ -239,33 +228,33 @@ class LocalEngine(Engine):
                     if lagging:
                         lagging.pop(0).left = True
                     continue
-            self._waiting.remove(job)
-            self._running.append(job)
+            self._jobs.begin(job)
             job.begun = time.monotonic()
-        return self._running[len(running) :]
+        return self._jobs.running[len(running) :]
 
     def _may_join(self, reader: Reader, size: int, ahead: int) -> bool:
         """Whether a reader may get spare rows: its share allows it, or it has no row yet.
         `ahead` rows come before or with it."""
         spare = max(1, int(_SPARE * self._max_rows))
-        if ahead > self._max_rows and self._rows(
-            lambda other: (other.address, other.session) == (reader.address, reader.session)
-        ):
-            return False
         most = self._max_rows + spare
-        own = self._rows(lambda other: other.address == reader.address)
-        return own + size <= most and self._rows() + size <= most + spare
+        address, session = (
+            sum(job.num_rows for job in self._jobs.running if group(job.reader) == group(reader))
+            for group in GROUPS
+        )
+        if session and ahead > self._max_rows:
+            return False
+        return address + size <= most and self._rows() + size <= most + spare
 
-    def _rows(self, which: Callable[[Reader], bool] = lambda _: True) -> int:
-        """Number of rows of running jobs, of all or some readers."""
-        return sum(job.num_rows for job in self._running if which(job.reader))
+    def _rows(self) -> int:
+        """Number of rows of running jobs."""
+        return sum(job.num_rows for job in self._jobs.running)
 
     def _chosen(self) -> list[_Job]:
         """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader
         lags."""
         self._turn += 1
         chosen, rows = [], 0
-        for job in by_turns(self._running, lambda job: job.turn):
+        for job in by_turns(self._jobs.running, lambda job: job.turn):
             ends = job.is_set()
             if ends or (rows + job.num_rows <= self._max_rows and not job.reader.lags()):
                 rows += 0 if ends else job.num_rows

@@ -8,24 +8,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 
 from naive_speculate.events import Event
-from naive_speculate.speculate.request import Request
+from naive_speculate.speculate.request import Request as Request
 from naive_speculate.speculate.sequence import CancelFlag
-
-__all__ = [
-    "ANONYMOUS",
-    "FULL",
-    "STOPPING",
-    "About",
-    "Deliver",
-    "Engine",
-    "Load",
-    "Reader",
-    "Request",
-    "Unavailable",
-]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 FULL = "{} others are waiting, which is the limit. Try again in a moment."
@@ -33,9 +21,10 @@ FULL = "{} others are waiting, which is the limit. Try again in a moment."
 # decoder
 _READ_SECONDS = 0.01
 
-Deliver = Callable[[list[Event] | Exception | None], None]
-"""Receives a run's next list of events, and at its end None or the failure. The decoding thread
-calls it, so it must not block."""
+Item = list[Event] | Exception | None
+"""A run's next list of events, and at its end None or the failure."""
+Deliver = Callable[[Item], None]
+"""Receives a run's items. The decoding thread calls it, so it must not block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,35 +107,36 @@ class Engine(ABC):
     def close(self) -> None:
         """Cancel all runs and accept no more requests."""
 
-    def submit(
-        self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS
-    ) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request for a reader with a thread of its own: returns the lists of `start`
         as they arrive. Closing or dropping the iterator ends the run too. Exceptions of `start`
         are raised here or when the iteration begins."""
-        unread = SimpleQueue[list[Event] | Exception | None]()
-        flag = ReaderFlag(cancel)
-        self.start(request, flag, unread.put, reader)
-        lists = _read(unread, flag)
-        next(
-            lists
-        )  # Python runs a generator's `finally` on close only if the generator has started
-        return lists
+        return submitted(partial(self.start, request), cancel)
 
 
+def submitted(
+    start: Callable[[CancelFlag, Deliver], None], cancel: CancelFlag | None
+) -> Iterator[list[Event]]:
+    """What a run that `start` starts delivers, as `Engine.submit` returns it."""
+    lists = _read(start, ReaderFlag(cancel))
+    next(lists)  # Python runs a generator's `finally` on close only if the generator has started
+    return lists
+
+
+@dataclass
 class ReaderFlag:
     """The cancel flag of a reader that may leave (`left`) before the end."""
 
-    def __init__(self, cancel: CancelFlag | None) -> None:
-        self._cancel, self.left = cancel, False
+    cancel: CancelFlag | None
+    left: bool = False
 
     def is_set(self) -> bool:
-        return self.left or (self._cancel is not None and self._cancel.is_set())
+        return self.left or (self.cancel is not None and self.cancel.is_set())
 
 
-def _read(
-    unread: "SimpleQueue[list[Event] | Exception | None]", flag: ReaderFlag
-) -> Iterator[list[Event]]:
+def _read(start: Callable[[CancelFlag, Deliver], None], flag: ReaderFlag) -> Iterator[list[Event]]:
+    unread = SimpleQueue[Item]()
+    start(flag, unread.put)
     try:
         yield []
         while True:

@@ -6,14 +6,13 @@ import torch
 
 from naive_speculate.sampling.guided import GuideTooCostly
 from naive_speculate.sampling.random_source import fresh_seed
-from naive_speculate.serving.protocol import About, Request
+from naive_speculate.serving.protocol import About, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_ROWS = 64
-# longer prompts are refused before tokenization, which takes time and memory
-MAX_PROMPT_CHARACTERS = 10**6
+MAX_PROMPT_CHARACTERS = 10**6  # longer prompts are refused before they are tokenized
 CHARACTERS_PER_TOKEN = 32
 """So are prompts with more characters for each token that the model can take. English text has
 four, and tokenizing a million characters delays other visitors by seconds."""
@@ -48,9 +47,9 @@ def prepare(
             f"n and best_of may be {max_rows} here, got n={request.params.n} and"
             f" best_of={request.params.best_of}"
         )
-    most, positions = MAX_PROMPT_CHARACTERS, decoder.admission.max_positions
-    if positions is not None and request.params.truncate_prompt_tokens is None:
-        most = min(most, CHARACTERS_PER_TOKEN * positions)
+    most, room = MAX_PROMPT_CHARACTERS, decoder.admission.max_positions
+    if room is not None and request.params.truncate_prompt_tokens is None:
+        most = min(most, CHARACTERS_PER_TOKEN * room)
     if len(request.prompt) > most:
         raise ValueError(f"prompt has {len(request.prompt)} characters, {most} are allowed here")
     run = decoder.prepare(request, cancel)
@@ -74,7 +73,7 @@ def seeded(request: Request) -> Request:
 
 def explain(failure: Exception) -> str:
     """The message for visitors about a failure, with what to do."""
-    if isinstance(failure, GuideTooCostly):
+    if isinstance(failure, GuideTooCostly | Unavailable):
         return str(failure)
     full = isinstance(
         failure, MemoryError | torch.cuda.OutOfMemoryError

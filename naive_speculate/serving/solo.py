@@ -19,6 +19,7 @@ from naive_speculate.serving.protocol import (
     STOPPING,
     Deliver,
     Engine,
+    Item,
     Load,
     Reader,
     Request,
@@ -96,13 +97,11 @@ class SoloEngine(Engine):
 
     def _lists(self, request: Request, run: Run, cancel: CancelFlag) -> Iterator[list[Event]]:
         delivered = DeliveredEvents(len(run.rows))
-        unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
+        unread: SimpleQueue[Item] = SimpleQueue()
         descriptor, flag = tempfile.mkstemp(prefix="naive-speculate-")
         os.close(descriptor)
 
-        def decode() -> Iterator[
-            list[Event]
-        ]:  # in a thread, since the host may keep even the call waiting
+        def decode() -> Iterator[list[Event]]:  # in a thread: the host may delay even the call
             yield from self._decode(request, flag)
 
         with self._lock:
@@ -123,13 +122,7 @@ class SoloEngine(Engine):
                 if isinstance(found, Unavailable) and not delivered.begun:
                     raise found
                 if not isinstance(found, list):
-                    message = (
-                        CUT_OFF
-                        if found is None
-                        else str(found)
-                        if isinstance(found, Unavailable)
-                        else explain(found)
-                    )
+                    message = CUT_OFF if found is None else explain(found)
                     found = _rest(run, delivered, FinishReason.ERROR, message)
                 delivered.add(found)
                 yield found

@@ -1,148 +1,162 @@
-"""Readers take turns: the order of their jobs, which one to refuse if too many wait, and threads
-in which they work in turn."""
+"""The one scheduler: the order of readers' jobs, which one to refuse if too many wait, and
+threads in which readers work in turn."""
 
+import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
-from typing import Any, Protocol, TypeVar
+from itertools import count, zip_longest
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
 
 from naive_speculate.serving.protocol import Reader, Unavailable
 
 TOO_MANY = (
     "Too many of your runs are waiting, and others want to decode too. Try again in a moment."
 )
-
-MOST_WAITING = 64
-
-_Group = Callable[[Reader], Any]
-GROUPS: tuple[_Group, ...] = (
-    lambda reader: reader.address,
-    lambda reader: (reader.address, reader.session),
-)
+GROUPS = attrgetter("address"), attrgetter("address", "session")
 """The decoder is shared between addresses, and between the sessions of each."""
+_numbers = count(1)
 
 
-class Job(Protocol):
+@dataclass(eq=False)
+class Job:
     """Something that a reader waits for."""
 
     reader: Reader
+    work: Any = None
+    num_rows: int = 1  # how many places it takes
+    number: int = field(default_factory=partial(next, _numbers), init=False)  # later jobs: higher
 
-    @property
-    def num_rows(self) -> int:
-        """How many places it takes."""
 
-
+J = TypeVar("J", bound=Job)
 T = TypeVar("T", bound=Job)
 R = TypeVar("R")
 
 
 def by_turns(
-    jobs: Sequence[T], key: Callable[[T], float], groups: Sequence[_Group] = GROUPS
+    jobs: Iterable[T],
+    key: Callable[[T], int] = lambda job: job.number,
+    served: Mapping[Any, int] = {},
+    groups: Sequence[Callable[[Reader], Any]] = GROUPS,
 ) -> list[T]:
     """One job of each group, then the second of each, and so on, the outermost groups first.
-    `key` orders the jobs of a session; sessions and addresses are ordered by their first job."""
+    `key` orders the jobs of a session; sessions and addresses are ordered by when they were
+    `served` last, then by their first job."""
     if not groups:
         return sorted(jobs, key=key)
     shares: dict[Any, list[T]] = defaultdict(list)
     for job in jobs:
         shares[groups[0](job.reader)].append(job)
-    ordered = (by_turns(share, key, groups[1:]) for share in shares.values())
-    tiers = zip_longest(*sorted(ordered, key=lambda share: min(map(key, share))))
+    order = sorted(shares, key=lambda group: (served.get(group, 0), min(map(key, shares[group]))))
+    tiers = zip_longest(*(by_turns(shares[group], key, served, groups[1:]) for group in order))
     return [job for tier in tiers for job in tier if job is not None]
 
 
-def refused(waiting: Sequence[T], new: T, most: int) -> T | None:
+def refused(
+    waiting: Sequence[T], new: T, most: int, size: Callable[[T], int] = lambda job: job.num_rows
+) -> T | None:
     """The job to refuse when a new one comes to those that wait; None if they have room for it,
     `most` places in all. It is the last job of the reader with most waiting, if that is more than
     the new one's reader has; else the new one."""
-    if sum(job.num_rows for job in waiting) + new.num_rows <= most:
+    if sum(map(size, waiting)) + size(new) <= most:
         return None
     for group in GROUPS:
         rows = Counter[Any]()
         for job in waiting:
-            rows[group(job.reader)] += job.num_rows
+            rows[group(job.reader)] += size(job)
         holder = max(rows, key=rows.__getitem__, default=None)
-        if holder is not None and rows[holder] > rows[group(new.reader)] + new.num_rows:
+        if holder is not None and rows[holder] > rows[group(new.reader)] + size(new):
             large = (
                 job
                 for job in reversed(waiting)
-                if group(job.reader) == holder and job.num_rows >= new.num_rows
+                if group(job.reader) == holder and size(job) >= size(new)
             )
             return next(large, new)
     return new
 
 
-@dataclass(eq=False)
-class _Work:
-    """A reader's piece of work."""
+class Turns(Generic[J]):
+    """The jobs that wait, and those that have begun and not ended. Not thread-safe."""
 
-    work: Callable[[], Any]
-    reader: Reader
-    number: int  # increases with every piece
-    result: Future[Any] = field(default_factory=Future)
-    num_rows: int = 1
+    def __init__(self) -> None:
+        self.waiting: list[J] = []
+        self.running: list[J] = []
+        # when an address, or a session, had its last turn, if it has a job
+        self._served: dict[Any, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.running) + len(self.waiting)
+
+    def __iter__(self) -> Iterator[J]:
+        return iter((*self.running, *self.waiting))
+
+    def add(self, new: J, most: int = sys.maxsize) -> J | None:
+        """Let a job wait; returns the refused job (see `refused`), which does not wait."""
+        dropped = refused(self.waiting, new, most)
+        self.waiting = [job for job in (*self.waiting, new) if job is not dropped]
+        return dropped
+
+    def order(self, jobs: Iterable[T]) -> list[T]:
+        """These jobs by turns; the reader who was served longest ago comes first."""
+        return by_turns(jobs, served=self._served)
+
+    def begin(self, job: J) -> None:
+        """It is the turn of this waiting job."""
+        self.waiting.remove(job)
+        self.running.append(job)
+        served = self._served | dict.fromkeys(
+            [group(job.reader) for group in GROUPS], next(_numbers)
+        )
+        here = {group(each.reader) for each in self for group in GROUPS}
+        self._served = {name: served[name] for name in served.keys() & here}
 
 
 class Pool:
     """So many threads in which readers take turns, so that one delays the others by one piece of
-    work at most. If more than `most` pieces wait, the newest one of the reader with the most
-    waiting ones is refused."""
+    work at most. At most `most` pieces wait (see `refused`)."""
 
-    def __init__(self, threads: int, name: str, most: int = MOST_WAITING) -> None:
+    def __init__(self, threads: int, name: str, most: int = 64) -> None:
         self._pool = ThreadPoolExecutor(threads, name)
         self._most = most
         self._lock = threading.Lock()
-        self._waiting: list[_Work] = []
-        self._served: dict[
-            Any, int
-        ] = {}  # the number of the last piece begun for an address, and for a session
-        self._number = self._begun = self._running = 0
+        self._turns = Turns[Job]()
 
     @property
     def size(self) -> int:
-        return len(self._waiting) + self._running
+        return len(self._turns)
 
     def submit(self, work: Callable[[], R], reader: Reader) -> Future[R]:
         """Work for a reader in a thread, in the caller's context. It fails with `Unavailable` if
         it is refused."""
+        result = Future[R]()
+        new = Job(reader, (result, partial(copy_context().run, work)))
         with self._lock:
-            self._number += 1
-            new = _Work(partial(copy_context().run, work), reader, self._number)
-            dropped = refused(self._waiting, new, self._most)
-            self._waiting = [each for each in (*self._waiting, new) if each is not dropped]
-        if (
-            dropped is not None and dropped.result.set_running_or_notify_cancel()
-        ):  # else its reader has left
-            dropped.result.set_exception(Unavailable(TOO_MANY))
+            dropped = self._turns.add(new, self._most)
+        if dropped is not None:
+            left, _ = dropped.work
+            if left.set_running_or_notify_cancel():  # else its reader has left
+                left.set_exception(Unavailable(TOO_MANY))
         if dropped is not new:
             self._pool.submit(self._next)
-        return new.result
+        return result
 
     def _next(self) -> None:
         with self._lock:
-            if not self._waiting:  # one was refused
+            if not self._turns.waiting:  # one was refused
                 return
-            turn = min(self._waiting, key=self._place)
-            self._waiting.remove(turn)
-            self._running += 1
-            self._begun += 1
-            known = {group(each.reader) for each in self._waiting for group in GROUPS}
-            self._served = {name: number for name, number in self._served.items() if name in known}
-            self._served |= {group(turn.reader): self._begun for group in GROUPS}
+            turn = self._turns.order(self._turns.waiting)[0]
+            self._turns.begin(turn)
+            result, work = turn.work
         try:
-            if turn.result.set_running_or_notify_cancel():
-                turn.result.set_result(turn.work())
+            if result.set_running_or_notify_cancel():
+                result.set_result(work())
         except Exception as error:
-            turn.result.set_exception(error)
+            result.set_exception(error)
         finally:
             with self._lock:
-                self._running -= 1
-
-    def _place(self, each: _Work) -> tuple[int, ...]:
-        """Who was served longest ago comes first."""
-        return *(self._served.get(group(each.reader), 0) for group in GROUPS), each.number
+                self._turns.running.remove(turn)

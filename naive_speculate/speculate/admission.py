@@ -13,6 +13,7 @@ from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
+from naive_speculate.sampling.options import options_of
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
@@ -34,6 +35,7 @@ MakeRandom = Callable[[int, int], RandomSource]
 """Makes a row's random source from the request's seed and the row's number among its siblings."""
 
 
+_OPTIONS = tuple(options_of(Request))
 _OF_DRAFTS = 2**32  # distinguishes a row's drafts from all rows
 
 
@@ -211,13 +213,11 @@ class Admission:
         )
         translation = pair.translation if drafting is not None and drafting.translates else None
         head: Any = drafting.head_of(pair) if drafting is not None else None
-        settings = params.to_dict() | {
+        settings = params.to_dict() | {name: getattr(request, name) for name in _OPTIONS}
+        settings |= {
             "num_draft_tokens": request.num_draft_tokens if plan.tree is None else plan.size,
-            "tree": request.tree,
-            "draft_confidence": request.draft_confidence,
             "verify_strategy": str(request.verify_strategy),
             "drafter": rows[0].drafter,
-            "draft_sampling": request.draft_sampling,
             "detail": request.detail,
             "lossy": not params.greedy and (verifier.lossy or verifier.greedy),
         }

@@ -257,8 +257,13 @@ class Batch:
                 self.pair, self.vocab_size, self.device
             )
             self.drafters[name].earlier = self.earlier
+            self.drafters[name].target_rows = self._target_rows
             self._learned[name] = self.pair.learned_costs(name)
         return self.drafters[name]
+
+    def _target_rows(self, rows: Sequence[SequenceState]) -> Any:
+        """See `BatchDrafter.target_rows`."""
+        return self.target.view([self.slots[row] for row in rows])
 
     def _layers(self) -> list[int]:
         """The target's layers that drafters of its rows need."""

@@ -14,8 +14,7 @@ from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.request import Prompt, Request, as_requests
 from naive_speculate.speculate.run import GenerationResult, Run, collect, decode
-from naive_speculate.speculate.sequence import CancelFlag, Detail, DraftSampling
-from naive_speculate.speculate.verify import VerifyStrategy
+from naive_speculate.speculate.sequence import CancelFlag
 
 
 class SpeculativeDecoder:
@@ -53,36 +52,18 @@ class SpeculativeDecoder:
         prompt: Prompt,
         params: SamplingParams | None = None,
         *,
-        num_draft_tokens: int | str = 5,
-        verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING,
-        drafter: str | None = None,
-        detail: Detail = "full",
-        chat: bool = False,
-        draft_confidence: float | None = None,
-        draft_sampling: DraftSampling = "sampled",
-        tree: str | None = None,
         cancel: CancelFlag | None = None,
+        **options: Any,
     ) -> Iterator[Event]:
         """Decode one prompt and yield its events as they happen.
 
         Args:
             prompt: Text or token ids; with `chat` also messages, mappings with role and content.
             params: How tokens are chosen and when generation ends.
-            num_draft_tokens: Tokens to draft per step, 0 for plain decoding, or "auto".
-            verify_strategy: How drafts are judged.
-            drafter: A name in `DRAFTERS`; None for the pair's own.
-            detail: "full" events carry probabilities and the most probable tokens, "probs" only
-                probabilities, "none" neither.
-            chat: Whether to put the prompt into the tokenizer's chat template.
-            draft_confidence: A window ends after a token of lower draft probability, whatever
-                its size; None for no such limit. Of a copied token it is an estimate, by how
-                many tokens matched.
-            draft_sampling: Whether a model's draft tokens are "sampled" or its "argmax"; see
-                `Request`.
-            tree: Several candidates per position: the children of a node by depth, such as
-                "4x2x1", instead of `num_draft_tokens`; see `Request`.
             cancel: A `threading.Event` or the like. Set it to end the run with the event
                 `finished` and the reason `cancelled`.
+            **options: Fields of `Request`, such as `num_draft_tokens=5`, `drafter`, `chat`, and
+                `detail`, of which "none" is the fastest.
 
         Yields:
             Event: From `started` to `finished`.
@@ -97,19 +78,7 @@ class SpeculativeDecoder:
                 f"n must be 1 to stream, got n={params.n} and best_of={params.best_of}; use"
                 " generate"
             )
-        request = Request(
-            prompt,
-            params,
-            num_draft_tokens,
-            verify_strategy,
-            drafter,
-            detail,
-            chat,
-            draft_confidence=draft_confidence,
-            draft_sampling=draft_sampling,
-            tree=tree,
-        )
-        return self._stream(self.prepare(request, cancel))
+        return self._stream(self.prepare(Request(prompt, params, **options), cancel))
 
     @overload
     def generate(

@@ -8,11 +8,14 @@ import torch
 from pydantic import Field, SkipValidation, field_validator
 
 from naive_speculate.sampling.checked import checked
+from naive_speculate.sampling.options import documented, option
 from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import Detail, DraftSampling
 from naive_speculate.speculate.sequence import GivenDraft as GivenDraft
 from naive_speculate.speculate.sequence import Prompt as Prompt
-from naive_speculate.speculate.verify import VerifyStrategy
+from naive_speculate.speculate.tree import MAX_NODES
+from naive_speculate.speculate.verify import VERIFIERS, VerifyStrategy
 
 MAX_DRAFT_TOKENS = 64
 _PROMPTS = "text, token ids, messages, or a list of those"
@@ -23,6 +26,10 @@ _Window = (
 )
 
 
+_Confidence = Annotated[float, Field(ge=0, le=1, description="None or from 0 to 1")]
+
+
+@documented
 @checked()
 class Request:
     """One run to make. Its prompt, and what depends on the pair, are checked on admission
@@ -34,12 +41,23 @@ class Request:
     params: Annotated[SamplingParams, Field(description="SamplingParams")] = Field(
         default_factory=SamplingParams
     )
-    num_draft_tokens: _Window = 5  # tokens to draft per step, 0 for plain decoding, or "auto"
-    verify_strategy: Any = (
-        VerifyStrategy.SPECULATIVE_SAMPLING
-    )  # how drafts are judged: a name in `VERIFIERS`
-    drafter: Any = (
-        None  # a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`)
+    num_draft_tokens: _Window = option(
+        5,
+        "Draft tokens per step. 0 is plain decoding, auto follows acceptance rate and costs.",
+        among=("auto",),
+    )
+    verify_strategy: Any = option(
+        VerifyStrategy.SPECULATIVE_SAMPLING,
+        "How draft tokens are judged.",
+        more="typical_acceptance is lossy, greedy_match is as at temperature 0.",
+        among=VERIFIERS,
+    )
+    drafter: Any = option(
+        None,
+        "What proposes the draft tokens.",
+        more="suffix and prompt_lookup copy from the text so far, suffix+head where it repeats.",
+        none="the pair's own",
+        among=DRAFTERS,
     )
     # "full" events carry probabilities and the most probable tokens, "probs" only probabilities,
     # "none" neither
@@ -47,19 +65,26 @@ class Request:
     # whether to put text or messages into the tokenizer's chat template; refused where there is
     # none
     chat: bool = False
-    # a window ends after a token that its drafter gave less than this, or estimates so for a copy;
-    # None for no such limit
-    draft_confidence: (
-        Annotated[float, Field(ge=0, le=1, description="None or from 0 to 1")] | None
-    ) = None
-    # "sampled" draws draft tokens from the draft model's distribution; "argmax" takes its most
-    # probable token, a point mass, which is accepted with the target's probability of it. Both are
-    # lossless. Where nothing is drawn, at temperature 0 and for copies, they are the same
-    draft_sampling: Annotated[DraftSampling, Field(description="'sampled' or 'argmax'")] = "sampled"
-    # several candidates per position: the children of a node by depth, "4x2x1", at most `MAX_NODES`
-    # nodes. Each row is then stepped alone. None for windows. Replaces num_draft_tokens, unless
-    # that is 0
-    tree: Any = None
+    draft_confidence: _Confidence | None = option(
+        None,
+        "End a window after a token with a lower draft probability.",
+        more="For a copy it is an estimate.",
+        none="no such limit",
+    )
+    # both are lossless; where nothing is drawn, at temperature 0 and for copies, they are the same
+    draft_sampling: Annotated[DraftSampling, Field(description="'sampled' or 'argmax'")] = option(
+        "sampled",
+        "Drawn from the draft's distribution, or its most probable tokens. Argmax helps if the"
+        " draft is less sure than the target.",
+        title="Draft tokens of a model",
+    )
+    tree: Any = option(
+        None,
+        "Several candidates per position: the children of a node by depth, such as 4x2x1.",
+        more=f"At most {MAX_NODES} nodes. Rows are then stepped alone. Replaces num_draft_tokens,"
+        " unless that is 0.",
+        none="windows",
+    )
     # a user-supplied draft; needs a draft model, a window of a fixed size and a temperature
     given_draft: Annotated[GivenDraft, Field(description="None or a GivenDraft")] | None = None
     # in a batch of several rows, draft fewer tokens where so many do not pay, if the text does not

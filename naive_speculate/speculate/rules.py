@@ -1,4 +1,4 @@
-"""What a verifier is, and the arithmetic of verification on batches that all of them share.
+"""What a verifier is, and the draws and arithmetic on batches that verifiers share.
 
 Sources: speculative sampling, Leviathan et al. 2023 (arXiv 2211.17192, Algorithm 1) and Chen et
 al. 2023 (arXiv 2302.01318).
@@ -12,7 +12,11 @@ from torch import Tensor
 
 from naive_speculate.infer.device import best as best
 from naive_speculate.infer.device import count_leading as count_leading
+from naive_speculate.infer.device import inside as inside
 from naive_speculate.infer.device import pick as pick
+from naive_speculate.sampling.pipeline import entropy as entropy
+from naive_speculate.sampling.pipeline import overlap as overlap
+from naive_speculate.sampling.pipeline import residual as residual
 
 Generators = (
     Mapping[int, torch.Generator] | None
@@ -82,30 +86,6 @@ class Verifier(Protocol):
         return None
 
 
-def entropy(probs: Tensor) -> Tensor:
-    """Entropies in nats over the last dimension; faster than `torch.special.entr`."""
-    least = torch.finfo(probs.dtype).tiny  # keeps the logarithm of 0 finite; it is multiplied by 0
-    return 0.0 - torch.linalg.vecdot(probs, probs.clamp_min(least).log_())
-
-
-def overlap(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
-    """Σ min(target, draft) of distributions `[..., vocab_size]`: the probability, shape `[...]`,
-    that speculative sampling accepts a token drawn from the draft (Leviathan et al. 2023,
-    Theorem 3.5). Where the draft is certain of a token, it is the target's probability of that
-    token."""
-    return torch.minimum(target_probs, draft_probs).sum(dim=-1).clamp_max(1.0)
-
-
-def residual(target_probs: Tensor, draft_probs: Tensor, scale: Tensor | None = None) -> Tensor:
-    """The distribution ∝ max(0, scale · target − draft), shape `[..., vocab_size]`, with `scale`
-    `[...]` or 1; the target's own where that is 0 everywhere. Unscaled, it is so only where the
-    two are equal, and there no draft is ever rejected."""
-    scaled = target_probs if scale is None else scale[..., None] * target_probs
-    left = (scaled - draft_probs).clamp_min(0)
-    total = left.sum(dim=-1, keepdim=True)
-    return torch.where(total > 0, left / total, target_probs)
-
-
 def draw(probs: Tensor, generators: Generators = None) -> Tensor:
     """Draw an index from each distribution `[batch_size, ..., vocab_size]` by an exponential
     race: int64 `[batch_size, ...]`."""
@@ -121,29 +101,3 @@ def draw_uniform(like: Tensor, generators: Generators = None) -> Tensor:
     for row, generator in (generators or {}).items():
         uniforms[row].uniform_(generator=generator)
     return uniforms
-
-
-def next_token_probs(
-    target_probs: Tensor,
-    draft_probs: Tensor,
-    num_accepted: Tensor,
-    lengths: Tensor,
-    scale: Tensor | None = None,
-) -> Tensor:
-    """The residual at the first rejection, or the target's distribution after a fully accepted
-    window, shape `[batch_size, vocab_size]`; target `[batch_size, k + 1, vocab_size]`, draft
-    `[batch_size, k, vocab_size]`, numbers of accepted and of all drafts int64 `[batch_size]`.
-    `scale`, shape `[batch_size]`, multiplies the target before the draft is subtracted."""
-    rows = torch.arange(len(num_accepted), device=num_accepted.device)
-    target = target_probs[rows, num_accepted]
-    if draft_probs.shape[1] == 0:
-        return target
-    rejected_at = num_accepted.clamp_max(draft_probs.shape[1] - 1)
-    rest = residual(target, draft_probs[rows, rejected_at], scale)
-    return torch.where((num_accepted == lengths)[:, None], target, rest)
-
-
-def inside(lengths: Tensor, k: int) -> Tensor:
-    """Which of k indices are in each row's window, bool, shape `[batch_size, k]`; the rest is
-    padding."""
-    return torch.arange(k, device=lengths.device) < lengths[:, None]

@@ -90,11 +90,7 @@ def watch(
         RuntimeError: If this version of transformers behaves differently from the supported one.
     """
     encoded = _encoded(inputs, tokenizer, model.device)
-    prompt = encoded["input_ids"][0].tolist()
-    if wrong := [
-        token for token in prompt if not 0 <= token < model.get_input_embeddings().num_embeddings
-    ]:
-        raise ValueError(f"inputs has the token id {wrong[0]}, which the model does not have")
+    prompt = _prompt(encoded, model)
     _check_options(model, options)
     vocabulary = Vocabulary(tokenizer)
     recorder = _Recorder(model, vocabulary, TextStream(vocabulary, prompt))
@@ -104,19 +100,9 @@ def watch(
         output = model.generate(
             **encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options
         )
-    if recorder.config is None:
-        raise ValueError(
-            "nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp, with"
-            " num_beams=1"
-        )
-    names = {"target": _name(model)} | (
-        {} if assistant_model is None else {"draft": _name(assistant_model)}
-    )
-    ended_at, tokens, config = (
-        recorder.seconds(),
-        getattr(output, "sequences", output)[0],
-        recorder.config,
-    )
+    ended_at, tokens = recorder.seconds(), getattr(output, "sequences", output)[0]
+    config = recorder.used_config()
+    drafting = {} if assistant_model is None else {"draft": _name(assistant_model)}
     started = Event(
         EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
@@ -124,18 +110,27 @@ def watch(
         prompt_texts=vocabulary.texts(prompt),
         settings=_settings(recorder, len(prompt), options),
         seed=seed,
-        models=names,
+        models={"target": _name(model)} | drafting,
         device=str(model.device),
     )
-    stopped = config._eos_token_tensor is not None and bool(
-        (tokens[-1] == config._eos_token_tensor).any()
-    )
-    reason = (
-        FinishReason.LENGTH
-        if not stopped and len(tokens) >= config.max_length
-        else FinishReason.STOP
-    )
-    return recorder.trace(Emitter(vocabulary, started), reason, ended_at)
+    return recorder.trace(Emitter(vocabulary, started), _reason(config, tokens), ended_at)
+
+
+def _prompt(encoded: Mapping[str, Any], model: Any) -> list[int]:
+    """The prompt's tokens; a `ValueError` if the model lacks one."""
+    prompt: list[int] = encoded["input_ids"][0].tolist()
+    count = model.get_input_embeddings().num_embeddings
+    if wrong := [token for token in prompt if not 0 <= token < count]:
+        raise ValueError(f"inputs has the token id {wrong[0]}, which the model does not have")
+    return prompt
+
+
+def _reason(config: Any, tokens: torch.Tensor) -> FinishReason:
+    """Why a run ended with these tokens, prompt included."""
+    ends = config._eos_token_tensor
+    if ends is not None and bool((tokens[-1] == ends).any()):
+        return FinishReason.STOP
+    return FinishReason.LENGTH if len(tokens) >= config.max_length else FinishReason.STOP
 
 
 def _check_options(model: Any, options: Mapping[str, Any]) -> None:
@@ -198,6 +193,15 @@ class _Recorder:
         self._hook.remove()
         del self._model._get_candidate_generator
         self._end_draws()
+
+    def used_config(self) -> Any:
+        """transformers' generation configuration; a `ValueError` if it has drafted nothing."""
+        if self.config is None:
+            raise ValueError(
+                "nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp,"
+                " with num_beams=1"
+            )
+        return self.config
 
     def seconds(self) -> float:
         """Seconds since the run began, without the time of recording."""

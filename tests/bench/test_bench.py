@@ -26,35 +26,18 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path, cap
     save_head(tmp_path / "head", "eagle", head_config(), head_tensors(head_config()))
     prompts, costs = tmp_path / "prompts.txt", tmp_path / "costs.json"
     prompts.write_text("w1 w2 w3\n", encoding="utf-8")
-    arguments = [
-        "--quick",
-        "--json",
-        "--new-tokens",
-        "4",
-        "--max-draft-tokens",
-        "2",
-        "--prompts",
-        str(prompts),
-    ]
-    arguments += [
-        part for role in ("target", "draft", "head") for part in (f"--{role}", str(tmp_path / role))
-    ]
-    arguments += [
-        "--device",
-        "cpu",
-        "--plots",
-        str(tmp_path / "plots"),
-        "--write-costs",
-        str(costs),
-    ]
-    assert main(arguments) == 0
+    arguments = ["--quick", "--json", "--new-tokens", "4", "--max-draft-tokens", "2"]
+    arguments += ["--device", "cpu"]
+    for option in ("target", "draft", "head", "plots"):
+        arguments += [f"--{option}", str(tmp_path / option)]
+    assert main([*arguments, "--prompts", str(prompts), "--write-costs", str(costs)]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert report["head"] == "head"
     lines = report["decoding"]["greedy"]
     others = [
         f"{name.replace('_', ' ')}, k = 2"
         for name in DRAFTERS
-        if name not in ("model", "block", "mtp")
+        if name not in ("model", "block", "mtp", "assistant")
     ]
     assert [line["num_draft_tokens"] for line in lines if line["name"] not in others] == [
         0,

@@ -175,7 +175,7 @@ def test_timing_stacks_to_the_steps_whole_time_and_one_slow_step_does_not_squash
     assert chart("timing", trace).layout.yaxis.range[1] <= 20
 
 
-def test_a_chart_of_many_steps_is_an_outline_with_the_same_numbers_that_comes_down_where_nothing_was_drafted(
+def test_a_chart_of_many_steps_is_an_outline_of_the_same_numbers_and_0_where_nothing_was_drafted(
     show,
 ):
     few, many = show(run([(2, 1)] * 12)).figures, show(run([(2, 1)] * 300)).figures
@@ -315,7 +315,7 @@ def test_what_comes_after_the_end_of_the_text_is_counted_as_in_the_legend(show):
     assert shown.numbers[1] == (pace, "with 2 tokens after the end of the text; plain decoding: 1")
 
 
-def test_the_headline_is_that_of_the_run_so_far_and_says_why_there_is_no_speedup_and_at_the_end_how_it_ended(
+def test_the_headline_is_of_the_run_so_far_and_says_why_there_is_no_speedup_and_how_it_ended(
     show,
 ):
     trace = run([(3, 1), (3, 3)], finished=False)

@@ -87,7 +87,7 @@ def test_the_tab_opens_with_recorded_maps_curves_and_a_table_that_fit_the_page(o
     assert not scrolls_sideways(page)
 
 
-def test_a_sweep_fills_maps_curves_table_and_file_batches_are_mapped_and_a_stopped_sweep_keeps_what_was_run(
+def test_a_sweep_fills_maps_curves_table_and_file_and_a_stopped_one_keeps_what_was_run(
     page,
 ):
     open_explore(page, ks=())

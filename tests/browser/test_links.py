@@ -76,7 +76,7 @@ def test_a_link_shows_the_run_that_is_kept_or_runs_it_again_and_the_same_round_a
     assert shown_run(page) == "recorded"
 
 
-def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_the_controls_as_its_run_had_them(
+def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_the_controls(
     open_page, tmp_path
 ):
     recorded = Trace.load(SPECULATIVE)
@@ -140,6 +140,36 @@ TYPE = """() => {
 }"""
 
 
+def back_and_forward_lead_to_what_there_is(page):
+    """Between tabs and lessons; a link to what there is not is refused by name."""
+    start = page.url
+    go(page, "Learn")
+    page.locator("[data-lesson='3']").click()
+    expect(page).to_have_url(start + "?lesson=3")
+    go(page, "Explore")
+    expect(page).to_have_url(start + "?tab=explore")
+    for move, name, address in (
+        (page.go_back, "Learn", "?lesson=3"),
+        (page.go_back, "Run", ""),
+        (page.go_forward, "Learn", "?lesson=3"),
+    ):
+        move()
+        selected(page, name)
+        expect(page).to_have_url(start + address)
+    page.reload()
+    selected(page, "Learn")
+    page.goto(start + "?lesson=99&room=attic")
+    for name, value in (("lesson", "99"), ("room", "attic")):
+        toast(page, f"the link names {name} '{value}'")
+    selected(page, "Learn")
+    page.goto(
+        start + "?tab=cellar&verify_strategy=mine&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E"
+    )
+    toast(page, "the link names tab 'cellar'")
+    toast(page, "Verification must be one of .*got 'mine'")
+    assert page.evaluate("window.hit") is None
+
+
 def test_lecture_mode_is_led_by_keys_and_back_and_forward_lead_from_tab_to_tab_to_what_there_is(
     page,
 ):
@@ -188,29 +218,4 @@ def test_lecture_mode_is_led_by_keys_and_back_and_forward_lead_from_tab_to_tab_t
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".ns-clock")).to_contain_text(f"step {last} of")
 
-    start = page.url
-    go(page, "Learn")
-    page.locator("[data-lesson='3']").click()
-    expect(page).to_have_url(start + "?lesson=3")
-    go(page, "Explore")
-    expect(page).to_have_url(start + "?tab=explore")
-    for move, name, address in (
-        (page.go_back, "Learn", "?lesson=3"),
-        (page.go_back, "Run", ""),
-        (page.go_forward, "Learn", "?lesson=3"),
-    ):
-        move()
-        selected(page, name)
-        expect(page).to_have_url(start + address)
-    page.reload()
-    selected(page, "Learn")
-    page.goto(start + "?lesson=99&room=attic")
-    for name, value in (("lesson", "99"), ("room", "attic")):
-        toast(page, f"the link names {name} '{value}'")
-    selected(page, "Learn")
-    page.goto(
-        start + "?tab=cellar&verify_strategy=mine&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E"
-    )
-    toast(page, "the link names tab 'cellar'")
-    toast(page, "Verification must be one of .*got 'mine'")
-    assert page.evaluate("window.hit") is None
+    back_and_forward_lead_to_what_there_is(page)

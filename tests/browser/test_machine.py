@@ -16,10 +16,20 @@ PHASES = [
     {"draft", "q", "pass", "p", "verdict", "gain", "count"},
 ]
 """The parts that are there at the end of each phase."""
+IN_LESSON = """(there) => {
+    const parts = (name) => [...document.querySelectorAll(`.ns-picture svg [data-part=${name}]`)];
+    const names = ["draft", "q", "pass", "p", "verdict", "gain", "count"];
+    const shown = names.filter((name) => parts(name).length && parts(name).every((part) => getComputedStyle(part).opacity === "1"));
+    return shown.join() === there.join();
+}"""
 THERE = """() => ["draft", "q", "pass", "p", "verdict", "gain", "count"].filter((name) =>
     [...document.querySelectorAll(`.ns-drawing [data-part=${name}]`)].every((part) => getComputedStyle(part).opacity === "1"))"""
 MOVES = """() => document.querySelector(".ns-drawing").getAnimations({ subtree: true })
     .some(({ playState }) => playState === "running")"""
+MOVED = """() => [...new Set(document.querySelector(".ns-drawing").getAnimations({ subtree: true })
+    .flatMap(({ effect }) => effect.getKeyframes()).flatMap(Object.keys))]
+    .filter((name) => !["offset", "computedOffset", "easing", "composite"].includes(name))"""
+"""The properties that change. Of the others, even `scale`, the compositor can move none in an SVG."""
 HURRY = """() => {
     for (const move of document.querySelector(".ns-drawing").getAnimations({ subtree: true })) move.finish();
 }"""
@@ -48,6 +58,7 @@ def test_without_motion_buttons_show_the_end_of_each_phase_and_a_column_explains
     press(page, "To the start")
     shows(page, 1)
     assert page.evaluate(THERE) == []
+    assert set(page.evaluate(MOVED)) == {"opacity", "transform"}
     page.locator("#tokens [data-kind=accepted]").first.wait_for(state="hidden")
     press(page, "To the end")
     shows(page, last)
@@ -95,3 +106,20 @@ def test_the_bars_of_the_race_are_as_long_as_their_times(open_page, width, heigh
     expect(result).to_contain_text(f"{drafts:.2f} s")
     box = result.bounding_box()
     assert box["x"] + box["width"] <= width
+
+
+@pytest.mark.parametrize(("width", "motion"), [(1440, "no-preference"), (390, "reduce")])
+def test_lesson_2_moves_the_stages_drawing_on_from_step_to_step(open_page, width, motion):
+    size = {"width": width, "height": 844}
+    page = open_page("?lesson=2&step=1", ".ns-lesson-title", reduced_motion=motion, **size)
+    picture = page.locator(".ns-picture svg[data-layout]")
+    expect(picture).to_have_attribute("data-layout", "narrow" if width < 500 else "lesson")
+    expect(picture).to_have_count(1)
+    for there in ([], ["draft", "q"], ["draft", "q", "pass", "p"]):
+        page.wait_for_function(IN_LESSON, arg=there)
+        page.locator(".ns-next").click()
+    page.locator(".ns-next").click()
+    page.wait_for_function(IN_LESSON, arg=["draft", "q", "pass", "p", "verdict", "gain", "count"])
+    page.locator("[data-go='-1']").click()
+    page.locator("[data-go='-1']").click()
+    page.wait_for_function(IN_LESSON, arg=["draft", "q", "pass", "p"])

@@ -222,7 +222,7 @@ def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_th
         page.close()
 
 
-def test_what_was_first_opened_without_a_connection_is_shown_once_it_is_back_and_an_old_page_offers_to_be_loaded_again(
+def test_what_was_opened_offline_is_shown_once_online_and_an_old_page_offers_to_be_loaded_again(
     page,
 ):
     title = page.locator(".ns-lesson-title")

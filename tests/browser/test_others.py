@@ -9,6 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate import EventKind, Trace, watch
 from tests.browser.steps import ended, open_trace, run, scrolls_sideways, see_chart, text, trace
+from ui.run.engines import RULES
+from ui.run.figures import Figures
 from ui.run.recorded import SPECULATIVE
 
 DIALOG = "dialog.ns-others"
@@ -25,6 +27,20 @@ def open_others(page) -> None:
     page.keyboard.press("Enter")
     expect(page.locator(f"{DIALOG} h2")).to_be_focused()
     expect(page.locator(DIALOG)).to_be_visible()
+
+
+def test_the_rules_of_other_engines_stand_next_to_the_acceptance_chart(page):
+    ended(page)
+    recorded = Trace.load(SPECULATIVE)
+    last = max(n for n, event in enumerate(recorded) if event.kind == "step")
+    engines = Figures().of(recorded.events, last)["engines"]
+    card = page.locator(".ns-chart:has(#chart-acceptance) + .ns-engines")
+    expect(card.locator("figcaption span")).to_have_text(engines["sentence"])
+    paces = [f"{row['pace']:.2f}" for row in engines["rows"].values()]
+    expect(card.locator("td:last-child")).to_have_text(paces)
+    expect(card.locator("[data-own] em")).to_be_visible()
+    expect(card.locator("em")).to_have_count(len(RULES))
+    assert card.locator("em").filter(visible=True).count() == 1
 
 
 def _an_old_trace_recorded_none(page: Page, tmp_path: Path) -> None:
@@ -120,6 +136,49 @@ def tile(page: Page, number: int) -> tuple[str, str]:
 VALUES = "(place) => place.data.flatMap((trace) => [...(trace.x || []), ...(trace.y || [])])"
 
 
+def a_run_of_transformers_is_explained(page, small_pair, tmp_path):
+    """Its tokens have the numbers of its events, and its charts have values."""
+    target, draft = map(AutoModelForCausalLM.from_pretrained, small_pair)
+    draft.generation_config.update(
+        num_assistant_tokens=4,
+        num_assistant_tokens_schedule="constant",
+        assistant_confidence_threshold=0.0,
+    )
+    options = {
+        "tokenizer": AutoTokenizer.from_pretrained(small_pair[0]),
+        "seed": 3,
+        "max_new_tokens": 24,
+    }
+    ways = {
+        ("accepted", "rejected"): {"do_sample": True, "temperature": 1.0, "top_k": 0},
+        ("accepted",): {"do_sample": False},
+    }
+    for kinds, way in ways.items():
+        trace = watch(target, draft, "Once upon a time", **options, **way)
+        open_trace(page, trace, tmp_path / "transformers.jsonl")
+        assert text(page) == trace.text
+        expect(page.locator(".ns-title")).to_contain_text(trace.started.settings["engine"])
+        for kind in kinds:
+            number, event = next((n, event) for n, event in enumerate(trace) if event.kind == kind)
+            page.locator(
+                f"#tokens [data-step='{event.step}'][data-index='{event.index}'][data-kind={kind}]"
+            ).click()
+            expect(page.locator(".ns-why")).to_have_attribute("data-event", str(number))
+            expect(page.locator("#distributions tbody tr").first).to_be_visible()
+            for value in (event.target_prob, event.draft_prob, event.uniform):
+                if value is not None:
+                    expect(page.locator("#why .inspector-details")).to_contain_text(f"{value:.6g}")
+        for chart in ("chart-acceptance", "chart-positions", "chart-lengths", "chart-timing"):
+            see_chart(page, chart)
+            page.wait_for_function(
+                f"(chart) => ({VALUES})(document.getElementById(chart)).length", arg=chart
+            )  # of this run
+            values = page.locator(f"#{chart}").evaluate(VALUES)
+            assert all(isinstance(value, (int, float)) for value in values), (chart, values)
+        words = page.locator("body").inner_text()
+        assert not [missing for missing in ("NaN", "undefined", "Infinity") if missing in words]
+
+
 def test_every_part_says_the_same_of_a_run_that_is_cut_off_and_shows_one_of_transformers(
     page, small_pair, tmp_path
 ):
@@ -163,45 +222,7 @@ def test_every_part_says_the_same_of_a_run_that_is_cut_off_and_shows_one_of_tran
     )
     page.locator(f"{DIALOG} [data-close]").click()
 
-    target, draft = map(AutoModelForCausalLM.from_pretrained, small_pair)
-    draft.generation_config.update(
-        num_assistant_tokens=4,
-        num_assistant_tokens_schedule="constant",
-        assistant_confidence_threshold=0.0,
-    )
-    options = {
-        "tokenizer": AutoTokenizer.from_pretrained(small_pair[0]),
-        "seed": 3,
-        "max_new_tokens": 24,
-    }
-    ways = {
-        ("accepted", "rejected"): {"do_sample": True, "temperature": 1.0, "top_k": 0},
-        ("accepted",): {"do_sample": False},
-    }
-    for kinds, way in ways.items():
-        trace = watch(target, draft, "Once upon a time", **options, **way)
-        open_trace(page, trace, tmp_path / "transformers.jsonl")
-        assert text(page) == trace.text
-        expect(page.locator(".ns-title")).to_contain_text(trace.started.settings["engine"])
-        for kind in kinds:
-            number, event = next((n, event) for n, event in enumerate(trace) if event.kind == kind)
-            page.locator(
-                f"#tokens [data-step='{event.step}'][data-index='{event.index}'][data-kind={kind}]"
-            ).click()
-            expect(page.locator(".ns-why")).to_have_attribute("data-event", str(number))
-            expect(page.locator("#distributions tbody tr").first).to_be_visible()
-            for value in (event.target_prob, event.draft_prob, event.uniform):
-                if value is not None:
-                    expect(page.locator("#why .inspector-details")).to_contain_text(f"{value:.6g}")
-        for chart in ("chart-acceptance", "chart-positions", "chart-lengths", "chart-timing"):
-            see_chart(page, chart)
-            page.wait_for_function(
-                f"(chart) => ({VALUES})(document.getElementById(chart)).length", arg=chart
-            )  # of this run
-            values = page.locator(f"#{chart}").evaluate(VALUES)
-            assert all(isinstance(value, (int, float)) for value in values), (chart, values)
-        words = page.locator("body").inner_text()
-        assert not [missing for missing in ("NaN", "undefined", "Infinity") if missing in words]
+    a_run_of_transformers_is_explained(page, small_pair, tmp_path)
 
 
 def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sliders_need_no_server(

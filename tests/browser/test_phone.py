@@ -104,6 +104,38 @@ def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts
     assert chart.evaluate(SMALLEST) >= 18
 
 
+def cards_lessons_and_rooms_fit(page):
+    """A card opens and closes, an answer and a room's charts are in sight."""
+    page.goto(page.url.split("?")[0] + "?lesson=1")
+    link = page.locator(".ns-lesson-text a[href^='#term-']").first
+    link.tap()
+    shows(page, link)
+    expect(page.locator(".ns-glossary[open]")).to_have_count(0)
+    page.locator(".ns-lesson-title").tap()
+    expect(page.locator(CARD)).to_have_count(0)
+
+    page.goto(page.url.split("?")[0] + "?lesson=6&step=1")
+    page.locator(".ns-choices button").last.click()
+    expect(page.locator(".ns-learn")).to_have_attribute("data-step", "2")
+    expect(page.locator(".ns-answer")).to_be_in_viewport(
+        ratio=1
+    )  # though the choice was below the first screen
+    page.locator("#learn-run").scroll_into_view_if_needed()
+    expect(page.locator(".ns-next")).to_be_in_viewport(ratio=1)
+
+    page.goto(page.url.split("?")[0] + "?room=doctor")
+    page.locator("#doctor [data-example=vLLM]").click()
+    page.locator(
+        "#doctor [data-chart=windows]"
+    ).scroll_into_view_if_needed()  # charts are drawn when they come into sight
+    page.locator("#doctor [data-chart=windows] .main-svg").first.wait_for()
+    assert not scrolls_sideways(page)
+    page.get_by_role("tab", name="Run").click()
+    page.wait_for_function("() => !location.search.includes('room=')")
+    page.get_by_role("tab", name="Learn").click()
+    expect(page.locator("#doctor .ns-findings")).to_be_visible()
+
+
 def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_first_chart(
     open_page,
 ):
@@ -145,34 +177,7 @@ def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_
         "it is still far off"
     )
 
-    page.goto(page.url.split("?")[0] + "?lesson=1")
-    link = page.locator(".ns-lesson-text a[href^='#term-']").first
-    link.tap()
-    shows(page, link)
-    expect(page.locator(".ns-glossary[open]")).to_have_count(0)
-    page.locator(".ns-lesson-title").tap()
-    expect(page.locator(CARD)).to_have_count(0)
-
-    page.goto(page.url.split("?")[0] + "?lesson=6&step=1")
-    page.locator(".ns-choices button").last.click()
-    expect(page.locator(".ns-learn")).to_have_attribute("data-step", "2")
-    expect(page.locator(".ns-answer")).to_be_in_viewport(
-        ratio=1
-    )  # though the choice was below the first screen
-    page.locator("#learn-run").scroll_into_view_if_needed()
-    expect(page.locator(".ns-next")).to_be_in_viewport(ratio=1)
-
-    page.goto(page.url.split("?")[0] + "?room=doctor")
-    page.locator("#doctor [data-example=vLLM]").click()
-    page.locator(
-        "#doctor [data-chart=windows]"
-    ).scroll_into_view_if_needed()  # charts are drawn when they come into sight
-    page.locator("#doctor [data-chart=windows] .main-svg").first.wait_for()
-    assert not scrolls_sideways(page)
-    page.get_by_role("tab", name="Run").click()
-    page.wait_for_function("() => !location.search.includes('room=')")
-    page.get_by_role("tab", name="Learn").click()
-    expect(page.locator("#doctor .ns-findings")).to_be_visible()
+    cards_lessons_and_rooms_fit(page)
 
 
 COUNTS = """() => {
@@ -231,7 +236,7 @@ def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_move
     expect(page.locator(TIP)).to_be_hidden()
 
 
-def test_every_chart_is_drawn_in_the_theme_s_colours_no_width_scrolls_sideways_and_the_theme_button_is_remembered(
+def test_charts_have_the_theme_s_colours_no_width_scrolls_sideways_and_the_theme_is_remembered(
     open_page,
 ):
     """The charts of the lessons are looked at in test_learn.py."""
@@ -303,7 +308,7 @@ def test_a_stage_that_never_comes_does_not_leave_the_reader_without_a_way_out(se
     page.close()
 
 
-def test_under_a_name_that_no_one_configured_the_page_works_asks_only_there_and_markup_in_it_runs_no_script(
+def test_under_an_unconfigured_name_the_page_works_asks_only_there_and_runs_no_script_in_markup(
     server, chromium
 ):
     page, asked = chromium.new_page(), set[str]()

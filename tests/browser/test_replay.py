@@ -113,7 +113,7 @@ def _numbers_and_charts_follow(page: Page, recorded: Trace) -> None:
     assert asked == []
 
 
-def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbers_and_charts_follow_without_the_server(
+def test_a_recorded_run_moves_by_steps_and_plays_and_numbers_and_charts_follow_without_the_server(
     page,
 ):
     recorded = Trace.load(SPECULATIVE)
@@ -254,7 +254,31 @@ ROUNDS_SHOWN = """
 for a test."""
 
 
-def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_its_own_without_any_network(
+def a_saved_run_replays_alone(page, chromium, recorded, tmp_path):
+    """Without any network."""
+    passes = recorded.metrics.num_spec_steps
+    file = save_as(page, "A page that replays by itself (HTML)", tmp_path / "replay.html")
+    context = chromium.new_context(offline=True, reduced_motion="no-preference")
+    alone, asked, problems = context.new_page(), list[str](), list[str]()
+    alone.on("request", lambda request: asked.append(request.url))
+    alone.on("pageerror", lambda error: problems.append(str(error)))
+    alone.add_init_script(ROUNDS_SHOWN)
+    alone.goto(file.as_uri())
+    alone.wait_for_function("() => rounds[0] < 2 && rounds.at(-1) >= 2")  # it plays by itself
+    alone.get_by_role("button", name="To the end", exact=True).click()
+    expect(alone.locator(".ns-clock")).to_contain_text(f"step {passes} of {passes}")
+    assert text(alone) == recorded.text
+    expect(alone.locator("#stats")).to_contain_text(
+        f"{len(recorded.token_ids)} tokens in {passes} passes"
+    )
+    alone.locator("#tokens [data-kind=rejected]").first.click()
+    expect(alone.locator(".inspector-why")).to_contain_text("draft gave")
+    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+    assert problems == []
+    context.close()
+
+
+def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_without_any_network(
     page, chromium, tmp_path
 ):
     charts = page.locator("#charts .ns-chart")
@@ -299,23 +323,4 @@ def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_it
         in save_as(page, "Coloured text (HTML)", tmp_path / "text.html").read_text()
     )
 
-    passes = recorded.metrics.num_spec_steps
-    file = save_as(page, "A page that replays by itself (HTML)", tmp_path / "replay.html")
-    context = chromium.new_context(offline=True, reduced_motion="no-preference")
-    alone, asked, problems = context.new_page(), list[str](), list[str]()
-    alone.on("request", lambda request: asked.append(request.url))
-    alone.on("pageerror", lambda error: problems.append(str(error)))
-    alone.add_init_script(ROUNDS_SHOWN)
-    alone.goto(file.as_uri())
-    alone.wait_for_function("() => rounds[0] < 2 && rounds.at(-1) >= 2")  # it plays by itself
-    alone.get_by_role("button", name="To the end", exact=True).click()
-    expect(alone.locator(".ns-clock")).to_contain_text(f"step {passes} of {passes}")
-    assert text(alone) == recorded.text
-    expect(alone.locator("#stats")).to_contain_text(
-        f"{len(recorded.token_ids)} tokens in {passes} passes"
-    )
-    alone.locator("#tokens [data-kind=rejected]").first.click()
-    expect(alone.locator(".inspector-why")).to_contain_text("draft gave")
-    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
-    assert problems == []
-    context.close()
+    a_saved_run_replays_alone(page, chromium, recorded, tmp_path)

@@ -72,7 +72,32 @@ def test_what_comes_out_of_many_rolls_is_p_and_the_same_for_the_same_seed(script
             )
 
 
-def test_luck_is_distinguished_from_skill_and_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_its_step_saved(
+def the_die_is_in_the_reader_s_hand(page, event):
+    """By pointer and by keys; the verdict follows."""
+    verdict, slider = (
+        page.locator(".ns-roll-verdict"),
+        page.get_by_role("slider", name="The draw u"),
+    )
+    expect(verdict).to_be_hidden()
+    bar = page.locator(".ns-die-bar").bounding_box()
+    middle, edge = bar["y"] + bar["height"] / 2, bar["x"] + bar["width"] * event.accept_prob
+    page.mouse.move(bar["x"] + bar["width"] * event.uniform, middle)
+    page.mouse.down()
+    page.mouse.move(edge - 4, middle, steps=4)
+    expect(verdict).to_contain_text("accepted")
+    page.mouse.move(edge + 4, middle, steps=4)
+    expect(verdict).to_contain_text("rejected")
+    page.mouse.up()
+    slider.press("Home")
+    expect(verdict).to_have_text(re.compile(r"^u = 0 is below .* accepted"))
+    slider.press("ArrowRight")
+    expect(page.locator(".ns-die-u")).to_have_text("u = 0.001")
+    assert slider.get_attribute("aria-valuetext") == "u = 0.001: accepted"
+    slider.press("End")
+    expect(verdict).to_contain_text("rejected")
+
+
+def test_luck_is_distinguished_from_skill_and_a_draft_s_die_is_in_the_reader_s_hand(
     open_page, scripts, recorded, tmp_path
 ):
     page = open_page(reduced_motion="no-preference")
@@ -104,28 +129,7 @@ def test_luck_is_distinguished_from_skill_and_a_chosen_draft_s_die_is_in_the_rea
         expect(page.locator(control)).to_be_hidden()  # the first view has no more controls for it
     event = refused(recorded)[1]
     choose(page, event)
-    verdict, slider = (
-        page.locator(".ns-roll-verdict"),
-        page.get_by_role("slider", name="The draw u"),
-    )
-    expect(verdict).to_be_hidden()
-    bar = page.locator(".ns-die-bar").bounding_box()
-    middle, edge = bar["y"] + bar["height"] / 2, bar["x"] + bar["width"] * event.accept_prob
-    page.mouse.move(bar["x"] + bar["width"] * event.uniform, middle)
-    page.mouse.down()
-    page.mouse.move(edge - 4, middle, steps=4)
-    expect(verdict).to_contain_text("accepted")
-    page.mouse.move(edge + 4, middle, steps=4)
-    expect(verdict).to_contain_text("rejected")
-    page.mouse.up()
-    slider.press("Home")
-    expect(verdict).to_have_text(re.compile(r"^u = 0 is below .* accepted"))
-    slider.press("ArrowRight")
-    expect(page.locator(".ns-die-u")).to_have_text("u = 0.001")
-    assert slider.get_attribute("aria-valuetext") == "u = 0.001: accepted"
-    slider.press("End")
-    expect(verdict).to_contain_text("rejected")
-
+    the_die_is_in_the_reader_s_hand(page, event)
     page.get_by_role("button", name=REDRAW).press("Enter")
     seed, found = event.step * 64 + event.index, [list(each) for each in bins(event)]
     assert (

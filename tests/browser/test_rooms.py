@@ -204,7 +204,7 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
     page.wait_for_function("() => !/room|text|dice|alpha/.test(location.search)")
 
 
-def test_what_cannot_be_a_word_is_reported_the_game_goes_on_and_a_word_written_in_the_moment_of_a_verdict_is_judged_too(
+def test_what_is_no_word_is_reported_and_a_word_written_in_the_moment_of_a_verdict_is_judged_too(
     open_page,
 ):
     page = open_page("?room=yourself", shown=".ns-your-start", width=390, height=844)

@@ -32,9 +32,8 @@ KINDS = ("accepted", "rejected", "discarded", "resampled", "bonus")
 SHOWN = "[...document.querySelectorAll('#tokens [data-step]')]"
 
 
-def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_s_tokens_and_only_text(
-    page, small_decoder
-):
+def what_cannot_be_run_is_refused_by_name(page):
+    """At its field, and the run that is shown stays."""
     before, tokens = shown_run(page), visible_tokens(page)
     page.locator("#prompt textarea").fill("   ")
     page.locator("#run").click()
@@ -54,6 +53,11 @@ def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_
         expect(page.get_by_test_id("toast-body")).to_have_count(0)
     assert (shown_run(page), visible_tokens(page)) == (before, tokens)
 
+
+def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_s_tokens(
+    page, small_decoder
+):
+    what_cannot_be_run_is_refused_by_name(page)
     run(page, PROMPT, max_tokens=24, seed=3, k=2)
     for kind in KINDS:
         token = page.locator(f"#tokens [data-kind={kind}]").first
@@ -199,7 +203,7 @@ DRAWN = """
 """
 
 
-def test_a_page_on_which_nothing_moves_asks_for_no_frames_and_no_chart_waits_for_what_plotly_does_once_and_for_all(
+def test_a_page_on_which_nothing_moves_asks_for_no_frames_and_no_chart_waits_for_plotly_s_setup(
     server, chromium
 ):
     with chromium.new_context(reduced_motion="reduce") as context:

@@ -92,7 +92,7 @@ def _says_what_it_is_no_sample_of(page: Page) -> None:
     expect(headline(page)).to_contain_text("from the target")
 
 
-def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended_and_what_it_is_no_sample_of(
+def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended(
     page,
 ):
     page.evaluate(AHEAD)
@@ -330,7 +330,42 @@ def test_what_is_selected_in_the_coloured_text_is_copied_as_the_text_and_a_butto
     )
 
 
-def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_who_points_clicks_or_uses_the_keyboard(
+def keys_lead_through_tokens_and_to_a_run(page):
+    """Arrow keys move between tokens; Tab reaches the button, which starts a run."""
+    page.mouse.move(0, 0)
+    for box in ("#tokens", "#rounds"):
+        expect(page.locator(f"{box} [tabindex='0']")).to_have_count(1)
+    page.locator("#tokens [data-step]").first.focus()
+    first = focused(page)
+    page.keyboard.press("ArrowRight")
+    second = focused(page)
+    assert (first["step"], first["index"]) != (second["step"], second["index"])
+    page.keyboard.press("ArrowLeft")
+    assert focused(page) == first
+    page.keyboard.press("ArrowDown")
+    assert focused(page)["step"] == "1"
+    page.keyboard.press("ArrowUp")
+    assert focused(page)["step"] == "0"
+    page.keyboard.press("End")
+    last = focused(page)
+    page.keyboard.press("ArrowRight")
+    assert focused(page) == last
+    expect(page.locator(TIP)).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator("#inspector h3")).to_have_attribute("data-kind", last["kind"])
+    assert last["kind"] in page.evaluate("document.activeElement.getAttribute('aria-label')")
+    page.locator("#prompt textarea").focus()
+    reached = []
+    while "run" not in reached and len(reached) < 12:
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id"))
+    assert reached[-1] == "run"
+    page.keyboard.press("Enter")
+    expect(page.locator(".ns-badge")).not_to_have_text("recorded")
+    assert shown_run(page) != "recorded"
+
+
+def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_pointer_and_keyboard(
     page,
 ):
     boxes_show_on_which_side_there_is_more(page)
@@ -364,34 +399,4 @@ def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_who_points
     page.keyboard.press("Escape")
     expect(page.locator("#inspector")).to_be_hidden()
 
-    page.mouse.move(0, 0)
-    for box in ("#tokens", "#rounds"):
-        expect(page.locator(f"{box} [tabindex='0']")).to_have_count(1)
-    page.locator("#tokens [data-step]").first.focus()
-    first = focused(page)
-    page.keyboard.press("ArrowRight")
-    second = focused(page)
-    assert (first["step"], first["index"]) != (second["step"], second["index"])
-    page.keyboard.press("ArrowLeft")
-    assert focused(page) == first
-    page.keyboard.press("ArrowDown")
-    assert focused(page)["step"] == "1"
-    page.keyboard.press("ArrowUp")
-    assert focused(page)["step"] == "0"
-    page.keyboard.press("End")
-    last = focused(page)
-    page.keyboard.press("ArrowRight")
-    assert focused(page) == last
-    expect(page.locator(TIP)).to_be_visible()
-    page.keyboard.press("Enter")
-    expect(page.locator("#inspector h3")).to_have_attribute("data-kind", last["kind"])
-    assert last["kind"] in page.evaluate("document.activeElement.getAttribute('aria-label')")
-    page.locator("#prompt textarea").focus()
-    reached = []
-    while "run" not in reached and len(reached) < 12:
-        page.keyboard.press("Tab")
-        reached.append(page.evaluate("document.activeElement.id"))
-    assert reached[-1] == "run"
-    page.keyboard.press("Enter")
-    expect(page.locator(".ns-badge")).not_to_have_text("recorded")
-    assert shown_run(page) != "recorded"
+    keys_lead_through_tokens_and_to_a_run(page)

@@ -66,7 +66,7 @@ def measuring(small_decoder: SpeculativeDecoder) -> Iterator[str]:
     engine = LocalEngine(small_decoder)
     with (
         pytest.MonkeyPatch.context() as patch,
-        served_here(Catalog({"small": ServedPair(engine, engine)})) as page,
+        served_here(Catalog({"small": ServedPair(engine, measurable=True)})) as page,
     ):
         patch.setattr("ui.host.measuring.MOST_REPEATS", 1)
         yield page.local_url

@@ -59,7 +59,7 @@ def test_where_places_are_alike_windows_are_the_theorys():
     assert found.speedup == pytest.approx(speedup(0.8, 5, 0.06, costs.verify_cost(5)))
 
 
-def test_a_shorter_window_is_weighed_with_the_rates_of_its_places_and_at_break_even_one_is_as_fast_as_plain_decoding():
+def test_a_shorter_window_is_weighed_with_its_indices_rates_and_at_break_even_as_fast_as_plain():
     found = diagnose(account([0.9, 0.3, 0.1]), given(0.2))
     assert [window.tokens for window in found.windows[:3]] == pytest.approx([1.9, 2.2, 2.3])
     assert found.best_k == 1

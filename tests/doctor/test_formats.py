@@ -156,7 +156,7 @@ def test_messages_may_span_lines_or_share_one_and_a_label_may_hold_a_brace():
     assert read(named) == read(samples.VLLM_PROMETHEUS)
 
 
-def test_the_same_counts_are_read_from_every_form_of_a_report_and_a_response_without_drafts_is_none():
+def test_every_form_of_a_report_gives_the_same_counts_and_a_response_without_drafts_is_none():
     details = {
         "accepted_prediction_tokens": 120,
         "rejected_prediction_tokens": 150,
@@ -213,7 +213,7 @@ def test_a_message_that_was_cut_spoils_no_figure():
     assert only.num_steps == pytest.approx(92 / 2.49)
 
 
-def test_rates_and_counts_that_were_cut_off_are_none_and_a_report_that_cannot_be_read_hides_no_other_one():
+def test_cut_off_rates_and_counts_are_none_and_an_unreadable_report_hides_no_other_one():
     def until(text: str, cut: str) -> str:
         return text[: text.index(cut) + len(cut)]
 

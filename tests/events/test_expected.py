@@ -183,7 +183,7 @@ def test_what_says_nothing_has_no_figures():
     assert Trace.from_jsonl(old.to_jsonl()).expected_acceptance is None
 
 
-def test_luck_is_separated_from_skill_in_words_but_for_windows_judged_as_a_whole_and_greedy_decoding():
+def test_luck_is_separated_from_skill_but_for_windows_judged_as_a_whole_and_greedy_decoding():
     block = decoded("block_verification").expected_acceptance
     assert not block.one_by_one
     assert "judged as a whole" in str(block)

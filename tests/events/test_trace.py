@@ -226,7 +226,7 @@ def at_most(lines: int) -> Iterator[None]:
         sys.settrace(before)
 
 
-def test_a_long_run_with_wide_windows_costs_a_few_lines_an_event_and_figures_at_any_time_no_look_back():
+def test_a_long_run_with_wide_windows_costs_a_few_lines_an_event_and_figures_no_look_back():
     few, many = (
         steps([(1024, number % 1025) for number in range(count)]) for count in (1000, 20_000)
     )

@@ -64,7 +64,7 @@ def test_a_call_with_a_wrong_field_is_answered_with_its_name(client, fields, sai
         client.predict(*fields, api_name="/generate")
 
 
-def test_a_call_may_name_what_drafts_or_leave_it_and_the_window_to_the_pair_and_gets_the_library_s_events(
+def test_a_call_may_name_the_drafter_or_leave_it_to_the_pair_and_gets_the_library_s_events(
     client, bundled_pair, bundled_decoder
 ):
     own = bundled_pair.default_drafter

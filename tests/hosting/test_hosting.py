@@ -18,7 +18,7 @@ from naive_speculate.events import Event, EventKind
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import Load, LocalEngine, Request
 from naive_speculate.serving.requests import MAX_ROWS
-from naive_speculate.serving.run_records import ObservedEngine, RunRecord
+from naive_speculate.serving.visit import Visit
 from naive_speculate.speculate.verify import VERIFIERS
 from naive_speculate.tools.doctor import read
 from tests.hosting.http import call_tool, get
@@ -151,7 +151,7 @@ def test_two_pairs_of_a_folder_are_loaded_and_visitors_choose_among_these_only(s
         Configuration(choices, device="cpu", max_prompt_tokens=16, max_tokens=50)
     )
     assert list(catalog.pairs) == ["one", "again"]
-    assert all(served.unobserved for served in catalog.pairs.values())  # both can be measured
+    assert all(served.measurable for served in catalog.pairs.values())  # both can be measured
     assert catalog.load().capacity == 2 * MAX_ROWS
     assert [catalog.of(name) for name in ("", "again")] == [*catalog.pairs.values()]
     for pair, request, said in (
@@ -168,6 +168,19 @@ def test_two_pairs_of_a_folder_are_loaded_and_visitors_choose_among_these_only(s
 # --- what the operator sees
 
 
+def reported_as_traced(record: Visit, trace: Trace) -> None:
+    """The figures of a run's record are those of its trace."""
+    m, found = trace.metrics, record.summary.metrics
+    assert (found.num_generated_tokens, record.prompt_tokens) == (m.num_generated_tokens, 3)
+    assert found.num_draft_tokens == m.num_draft_tokens
+    assert found.num_accepted_draft_tokens == m.num_accepted_draft_tokens
+    assert sum(record.accepted_at) == m.num_accepted_draft_tokens
+    assert record.outcome == trace.events[-1].finish_reason
+    assert record.num_drafts == sum(bool(event.num_draft) for event in trace)
+    assert record.num_drafts <= found.num_spec_steps
+    assert 0 <= (record.wait_seconds or 0) <= (record.first_token_seconds or 0) <= record.seconds
+
+
 def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the_operator_wanted_them(
     caplog,
 ):
@@ -176,15 +189,16 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the
         TransformersLanguageModel(tiny_llama(2, seed, positions=10**6)) for seed in (0, 1)
     )
     endless = LocalEngine(SpeculativeDecoder(ModelPair(target, draft)))
-    records: SimpleQueue[RunRecord] = SimpleQueue()
+    records: SimpleQueue[Visit] = SimpleQueue()
     counters = Counters(endless.load)
-    engine = ObservedEngine(
-        endless, [counters.observe, log_runs(), records.put]
-    )  # the last sees that all have heard
+    observers = [counters.observe, log_runs(), records.put]  # the last sees that all have heard
     request = Request([1, 2, 3], SamplingParams(max_tokens=30, seed=4), num_draft_tokens=3)
     with caplog.at_level("INFO"):
-        trace = Trace(event for events in engine.submit(request) for event in events)
-        left = engine.submit(Request([4], SamplingParams(max_tokens=10**6, seed=1)))
+        trace = Trace(
+            event for events in Visit(request, observers).submit(endless) for event in events
+        )
+        forever = Request([4], SamplingParams(max_tokens=10**6, seed=1))
+        left = Visit(forever, observers).submit(endless)
         next(left)
         left.close()
         first, second = (
@@ -192,21 +206,9 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the
             records.get(timeout=60),
         )  # the engine ends the run after its current step
         with pytest.raises(ValueError, match="prompt is empty"):
-            engine.submit(Request([]))
+            Visit(Request([]), observers).submit(endless)
         third = records.get(timeout=60)
-    m = trace.metrics
-    told, tokens = first.summary.metrics, second.summary.metrics.num_generated_tokens
-    assert (told.num_generated_tokens, first.prompt_tokens) == (m.num_generated_tokens, 3)
-    assert (told.num_draft_tokens, told.num_accepted_draft_tokens) == (
-        m.num_draft_tokens,
-        m.num_accepted_draft_tokens,
-    )
-    assert (sum(first.accepted_at), first.outcome) == (
-        m.num_accepted_draft_tokens,
-        trace.events[-1].finish_reason,
-    )
-    assert first.num_drafts == sum(bool(event.num_draft) for event in trace) <= told.num_spec_steps
-    assert 0 <= (first.wait_seconds or 0) <= (first.first_token_seconds or 0) <= first.seconds
+    reported_as_traced(first, trace)
     assert (second.outcome, third.outcome) == ("abandoned", "refused")
     lines = [
         json.loads(record.message)
@@ -220,8 +222,9 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the
         endless.submit(everybody)
     )  # begins when every place is free, also that of the run that was left
     text = counters.text().decode()
+    tokens = sum(each.summary.metrics.num_generated_tokens for each in (first, second))
     for counted in (
-        f"generation_tokens_total {float(m.num_generated_tokens + tokens)}",
+        f"generation_tokens_total {float(tokens)}",
         f'request_success_total{{finished_reason="{first.outcome}"}} 1.0',
         'runs_failed_total{outcome="refused"} 1.0',
         "num_requests_running 0.0",
@@ -233,8 +236,8 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the
         assert f"naive_speculate:{counted}" in text
     with caplog.at_level("INFO"):
         list(
-            ObservedEngine(endless, [log_runs(prompts=True)]).submit(
-                Request([7, 8], SamplingParams(max_tokens=2))
+            Visit(Request([7, 8], SamplingParams(max_tokens=2)), [log_runs(prompts=True)]).submit(
+                endless
             )
         )
     assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
@@ -243,7 +246,10 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the
 
 def counted() -> str:
     """The counters after two runs of four steps."""
-    found, run = Counters(lambda: Load(True, 1, 2, 4)), RunRecord(Request("x"), 2.0, outcome="stop")
+    found, run = (
+        Counters(lambda: Load(True, 1, 2, 4)),
+        Visit(Request("x"), seconds=2.0, outcome="stop"),
+    )
     run.add(Event(EventKind.STARTED, prompt_token_ids=[1, 2, 3, 4, 5]), 0.1)
     for step, (drafted, accepted) in enumerate(((4, 3), (4, 1), (4, 1), (0, 0))):
         run.add(Event(EventKind.STEP, step=step, num_draft=drafted, num_accepted=accepted), 0.1)

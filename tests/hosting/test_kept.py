@@ -148,7 +148,7 @@ def unread(address: str) -> socket.socket:
 
 
 @pytest.mark.server
-def test_another_visitor_is_served_before_the_calls_of_one_with_many_end_and_sigterm_ends_the_page_under_them():
+def test_another_visitor_is_served_before_many_calls_of_one_end_and_sigterm_ends_the_page():
     """Its streams are first not opened, then opened and not read."""
     with Server(NAIVE_SPECULATE_MEASURING="off") as server, ExitStack() as stack:
         other = Client(

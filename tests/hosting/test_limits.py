@@ -167,7 +167,7 @@ def test_the_log_tells_nothing_of_a_guide(server, kind, guide):
     assert "Warning" not in log
 
 
-def test_who_leaves_while_sending_or_being_sent_and_who_asks_for_gradio_s_monitoring_leave_nothing_in_the_log(
+def test_who_leaves_while_sending_and_who_asks_for_gradio_s_monitoring_leave_nothing_in_the_log(
     server,
 ):
     """Gradio would write the key of its monitoring."""

@@ -74,7 +74,7 @@ def test_a_link_to_the_page_shows_its_title_a_sentence_and_the_stage_and_nothing
     assert len(picture) < 100_000
 
 
-def test_the_page_s_own_address_is_reported_where_its_name_is_known_and_any_site_s_slides_may_frame_an_embedded_page(
+def test_the_page_s_address_is_reported_where_its_name_is_known_and_slides_may_frame_it_embedded(
     server,
 ):
     assert json.loads(get(server.url + "config"))["root"] == server.url.rstrip("/")
@@ -162,7 +162,7 @@ def front_matter() -> dict[str, Any]:
     return found
 
 
-def test_the_space_s_card_fits_the_documented_schema_and_no_file_is_too_large_for_the_hub_s_review():
+def test_the_space_s_card_fits_the_schema_and_no_file_is_too_large_for_the_hub_s_review():
     """https://huggingface.co/docs/hub/spaces-config-reference"""
     card = front_matter()
     colors = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}

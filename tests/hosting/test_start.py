@@ -21,8 +21,9 @@ from benchmarks.server import ROOT
 from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.threads import THREADS_VARIABLE, num_threads
-from naive_speculate.serving import LocalEngine, Request
-from ui.host.catalog import Catalog, ServedPair, Trouble
+from naive_speculate.serving import LocalEngine
+from naive_speculate.serving.visit import Trouble, Visit
+from ui.host.catalog import Catalog, ServedPair
 from ui.host.errors import Page
 from ui.host.process import quick_imports
 from ui.host.queue import open_queue
@@ -30,7 +31,7 @@ from ui.host.queue import open_queue
 
 def catalog_of(pair: ModelPair) -> Catalog:
     engine = LocalEngine(SpeculativeDecoder(pair), max_rows=2)
-    return Catalog({"one": ServedPair(engine, engine)})
+    return Catalog({"one": ServedPair(engine, measurable=True)})
 
 
 def test_pandas_is_imported_when_something_is_read_from_it(monkeypatch):
@@ -154,18 +155,17 @@ def test_cores_are_shared_with_a_browser_only_where_one_runs_on_them(
     assert capsys.readouterr().err == f"app.py: {threads} threads\n"
 
 
-def test_warming_up_is_no_run_and_makes_way_for_a_visitor(small_decoder):
+def test_warming_up_is_no_run_and_makes_way_for_a_visitor(small_decoder, monkeypatch):
     catalog, seen = catalog_of(small_decoder.pair), []
-    engine = catalog.pairs["one"].engine
-    submit = engine.submit
+    submit = Visit.submit
 
-    def watched(request: Request, cancel=None):
-        for events in submit(request, cancel):
+    def watched(visit: Visit, *args):
+        for events in submit(visit, *args):
             seen.append(catalog.load().running)
-            catalog._measurer.interrupt()  # as every visitor's run does before it starts
+            catalog._measurer.interrupt()  # as every visitor's run does once it has started
             yield events
 
-    engine.submit = watched
+    monkeypatch.setattr(Visit, "submit", watched)
     catalog.warm_up()
     assert set(seen) == {0}
     catalog.close()

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import Gemma4AssistantConfig, Gemma4TextConfig
 
 from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.infer.head.checkpoint import load_head
@@ -183,22 +182,6 @@ def test_a_broken_drafter_or_one_of_another_method_is_refused_in_one_line(
     with pytest.raises(ValueError, match=f"^head='.*' cannot be loaded: {message}") as caught:
         loaded(folder, parts(folder)[1])
     assert "\n" not in str(caught.value)
-
-
-def test_an_assistant_of_gemma_4_is_refused_by_name_with_the_reason(tmp_path):
-    """Its configuration is written by transformers 5.23."""
-    kinds = ["sliding_attention", "full_attention"]
-    sizes = {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}
-    text = Gemma4TextConfig(
-        num_hidden_layers=2, layer_types=kinds, num_kv_shared_layers=2, hidden_size=16, **sizes
-    )
-    Gemma4AssistantConfig(text_config=text, backbone_hidden_size=32).save_pretrained(tmp_path)
-    assert is_head(tmp_path)  # so that it is refused as a draft model, too
-    with pytest.raises(
-        ValueError, match=r"'gemma4_assistant', .* attends to its target's"
-    ) as found:
-        loaded(tmp_path, None)
-    assert "\n" not in str(found.value)
 
 
 def test_a_block_of_unknown_size_in_z_lab_s_layout_has_sixteen_positions(tmp_path):

@@ -74,9 +74,7 @@ def test_rows_can_be_copied_after_a_cache_has_grown_and_all_executors_decode_the
     assert found == found[:1] * 3
 
 
-def test_prefill_then_windows_and_crops_give_transformers_logits_at_every_position_and_so_does_what_it_says_of_itself(
-    model, source
-):
+def test_prefill_then_windows_and_crops_give_transformers_logits_at_every_position(model, source):
     """Captured windows compute what torch does, and are tested with rows of different lengths."""
     rows, reference = Rows(model, source, 1), TransformersLanguageModel(source)
     rows.forward(11, [0])

@@ -107,7 +107,7 @@ def test_custom_processors_see_the_output_and_if_they_want_the_prompt():
     assert seen == [("two", [8]), ("three", PROMPT, [8])]
 
 
-def test_biases_come_before_processors_whose_result_has_their_shape_and_processors_before_penalties():
+def test_biases_come_before_processors_which_keep_the_shape_and_processors_before_penalties():
     found = scores(
         [5], logit_bias={5: 4.0}, logits_processors=[lambda o, x: x * 10], presence_penalty=1.0
     )

@@ -58,9 +58,7 @@ an apple, Hebe, cum laude, dark, darkness, darkening; cool, cooling; coolness.
 """
 
 
-def test_the_shipped_list_leaves_innocent_words_alone_and_every_entry_finds_something_and_is_spelled_nowhere() -> (
-    None
-):
+def test_the_shipped_list_leaves_innocent_words_alone_and_is_spelled_nowhere() -> None:
     assert len(classroom_words().entries) >= 100
     assert classroom_words().find(INNOCENT) == []
     assert classroom_words().find(Path(words.__file__).read_text(encoding="utf-8")) == []
@@ -145,7 +143,7 @@ def test_a_listed_word_is_never_completed_however_it_is_split_and_any_other_may_
         assert first_banned(table, spelled(tokenizer(), f"a {word}")) is None, word
 
 
-def test_a_word_may_begin_in_the_prompt_or_many_lines_before_or_after_a_broken_character_and_a_history_may_be_another():
+def test_a_word_may_begin_in_the_prompt_or_lines_before_and_a_history_may_be_another():
     """One that stands in the prompt is not the filter's."""
     table, spell = table_of(byte_level()), partial(spelled, byte_level())
     for prompt, text, first in (

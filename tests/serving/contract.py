@@ -7,7 +7,7 @@ so that none of them ends by itself meanwhile.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
@@ -16,7 +16,7 @@ import pytest
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.serving import Engine, Request, Unavailable
-from naive_speculate.serving.run_records import ObservedEngine, RunRecord
+from naive_speculate.serving.visit import Observer, Visit
 
 LONG = SamplingParams(max_tokens=10**6, seed=3)
 PATIENCE = 60.0  # seconds; a busy machine is slow, and nothing here waits longer than it must
@@ -35,12 +35,16 @@ def rest_of(come: SimpleQueue[list[Event] | Exception | None]) -> Iterator[list[
 
 
 def delivered(
-    engine: Engine, request: Request, cancel: threading.Event, enough: int = 10**9
+    engine: Engine,
+    request: Request,
+    cancel: threading.Event,
+    enough: int = 10**9,
+    observers: Sequence[Observer] = (),
 ) -> Trace:
     """What is delivered of a run, which is cancelled after so many events; raises what comes in
     place of the end."""
     come: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
-    engine.start(request, cancel, come.put)
+    Visit(request, observers).start(engine, cancel, come.put)
     trace = Trace()
     for events in rest_of(come):
         trace.events += events
@@ -108,19 +112,16 @@ class EngineContract:
     def test_a_cancelled_run_ends_and_observers_hear_once_of_it_and_before_its_end(
         self, engine, all_free
     ):
-        told: list[RunRecord] = []
+        told: list[Visit] = []
         trace = delivered(
-            ObservedEngine(engine, [told.append]),
-            Request([1, 2], LONG),
-            threading.Event(),
-            enough=20,
+            engine, Request([1, 2], LONG), threading.Event(), enough=20, observers=[told.append]
         )
         assert trace.events[-1].finish_reason == FinishReason.CANCELLED
         assert [record.outcome for record in told] == [FinishReason.CANCELLED]
         assert told[0].summary.metrics.num_generated_tokens == len(trace.token_ids) > 0
         assert all_free(engine)
         with pytest.raises(ValueError, match="prompt is empty"):
-            delivered(ObservedEngine(engine, [told.append]), Request([]), threading.Event())
+            delivered(engine, Request([]), threading.Event(), observers=[told.append])
         assert [record.outcome for record in told[1:]] == ["refused"]
 
     @pytest.mark.parametrize("read", [False, True])
@@ -128,8 +129,8 @@ class EngineContract:
     def test_a_reader_who_goes_away_frees_the_place_and_observers_hear_of_it(
         self, engine, all_free, read, way
     ):
-        told: SimpleQueue[RunRecord] = SimpleQueue()
-        stream = ObservedEngine(engine, [told.put]).submit(Request([1, 2], LONG))
+        told: SimpleQueue[Visit] = SimpleQueue()
+        stream = Visit(Request([1, 2], LONG), [told.put]).submit(engine)
         if read:
             next(stream)
         if way == "closed":

@@ -8,8 +8,7 @@ import pytest
 
 from naive_speculate import SamplingParams
 from naive_speculate.serving import About, LocalEngine, Request, Unavailable
-from naive_speculate.serving.protocol import STOPPING
-from naive_speculate.serving.run_records import ObservedEngine
+from naive_speculate.serving.protocol import STOPPING, Reader
 from tests.serving.contract import PATIENCE, EngineContract, rest_of
 from ui.host.deferred import DeferredEngine
 
@@ -23,12 +22,10 @@ def deferred(make, max_waiting: int = 4) -> DeferredEngine:
 
 @pytest.fixture
 def engine(patient_decoder):
-    """With observers, as the page has it."""
     held = deferred(lambda: LocalEngine(patient_decoder, max_rows=4))
     held.load_pair()
-    made = ObservedEngine(held, [lambda record: None])
-    yield made
-    made.close()
+    yield held
+    held.close()
 
 
 class TestDeferredEngine(EngineContract):
@@ -92,6 +89,26 @@ def test_a_held_run_that_is_cancelled_ends_before_the_pair_is_loaded_and_no_more
         deferred(lambda: LocalEngine(tiny_decoder), max_waiting=0).submit(REQUEST)
 
 
+def test_a_held_run_whose_reader_fails_harms_no_other(tiny_decoder):
+    def fail(_) -> None:
+        raise RuntimeError("the reader's loop is closed")
+
+    engine, cancel, come = (
+        deferred(lambda: LocalEngine(tiny_decoder)),
+        threading.Event(),
+        SimpleQueue(),
+    )
+    for deliver in (fail, come.put):
+        engine.start(REQUEST, cancel, deliver)
+    cancel.set()
+    assert come.get(timeout=PATIENCE) is None
+    for request, deliver in ((Request([]), fail), (REQUEST, come.put)):
+        engine.start(request, threading.Event(), deliver)
+    engine.load_pair()
+    assert any(rest_of(come))
+    engine.close()
+
+
 def test_held_runs_end_with_the_reason_why_the_pair_is_not_loaded():
     def make():
         raise ValueError("there is no such model")
@@ -106,3 +123,23 @@ def test_held_runs_end_with_the_reason_why_the_pair_is_not_loaded():
     stopped.start(REQUEST, threading.Event(), come.put)
     stopped.close()
     assert str(come.get(timeout=PATIENCE)) == STOPPING
+
+
+def test_held_runs_begin_by_turns_and_the_reader_with_most_of_them_makes_room(tiny_decoder):
+    engine, begun = deferred(lambda: LocalEngine(tiny_decoder, max_rows=1)), SimpleQueue()
+    ends = {name: SimpleQueue() for name in ("many 1", "many 2", "many 3", "many 4", "other")}
+    for name, end in ends.items():
+
+        def take(item, name=name, end=end) -> None:
+            if not isinstance(item, list):
+                end.put(item)
+            elif item[0].kind == "started":
+                begun.put(name)
+
+        engine.start(REQUEST, threading.Event(), take, Reader(name.split()[0]))
+    assert "Too many of your runs are waiting" in str(ends.pop("many 4").get(timeout=PATIENCE))
+    assert engine.load().waiting == 4
+    engine.load_pair()
+    assert [end.get(timeout=PATIENCE) for end in ends.values()] == [None] * 4
+    assert [begun.get() for _ in ends] == ["many 1", "other", "many 2", "many 3"]
+    engine.close()

@@ -12,8 +12,9 @@ from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.serving import LocalEngine, Request, Unavailable
 from naive_speculate.serving.delivery import Inbox, pump
+from naive_speculate.serving.visit import Trouble
 from tests.serving.contract import LONG, PATIENCE, joined
-from ui.host.catalog import Catalog, ServedPair, Trouble
+from ui.host.catalog import Catalog, ServedPair
 from ui.run.runs import Run
 
 PLACES = 16

@@ -174,9 +174,7 @@ def test_memory_is_freed_between_runs_that_follow_one_another_closely(engine, mo
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_what_is_loaded_is_no_work_for_the_collector_and_later_garbage_is_found_however_much_that_is() -> (
-    None
-):
+def test_what_is_loaded_is_no_work_for_the_collector_and_later_garbage_is_found() -> None:
     code = """
 import gc, runpy, sys, types, weakref
 sys.modules["torch"] = sys.modules["numpy"] = types.SimpleNamespace(Tensor=None)  # they take seconds, and are not used here

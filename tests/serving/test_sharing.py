@@ -85,6 +85,20 @@ def test_more_visitors_than_places_all_go_on(patient_decoder):
     engine.close()
 
 
+def test_a_place_goes_to_who_has_had_none_and_not_to_another_run_of_who_asked_before(
+    patient_decoder,
+):
+    engine = LocalEngine(patient_decoder, max_rows=1)
+    first = [Reading(engine, f"1.1.1.{number}") for number in range(3)]  # two in spare places
+    assert all(run.wait(lambda run=run: run.tokens) for run in first)
+    more = [Reading(engine, f"1.1.1.{number}") for number in range(3)]
+    late = Reading(engine, "2.2.2.2")
+    first[0].cancel.set()
+    assert late.wait(lambda: late.tokens)
+    assert not any(run.events for run in more)
+    engine.close()
+
+
 def test_a_run_whose_reader_lags_pauses_and_then_gives_the_same_text(engine, patient_decoder):
     params = SamplingParams(max_tokens=50, seed=5, ignore_eos=True)
     paused, other = Reading(engine, "1.1.1.1", params=params), Reading(engine, "2.2.2.2")

@@ -156,7 +156,7 @@ QUOTA = "Quota exceeded: come back tomorrow"
     ],
     ids=["over", "failed", "cut off", "no quota", "the host fails"],
 )
-def test_a_run_that_fails_or_that_the_host_ends_says_so_keeps_what_there_was_and_gives_its_places_back(
+def test_a_run_that_fails_or_that_the_host_ends_says_so_and_gives_its_rows_back(
     tiny_decoder, all_free, monkeypatch, processors, wrap, said
 ):
     held: list[int] = []

@@ -286,71 +286,72 @@ def test_token_ids_may_be_numbers_or_arrays_of_numpy_or_tensors(tiny_decoder):
             tiny_decoder.generate(prompt, params)
 
 
+BAD = (
+    ({"prompt": ""}, "prompt is empty"),
+    ({"prompt": []}, "prompt is an empty list"),
+    ({"prompt": [[]]}, "prompt is empty"),
+    ({"prompt": [97]}, "prompt holds 97, expected token ids from 0 to 96"),
+    ({"prompt": [1, "x"]}, "prompt must be text, .* or a list of those; this list mixes them"),
+    ({"prompt": 3}, "prompt must be text, token ids"),
+    ({"prompt": "words"}, "prompt must be a list of token ids: this pair has no tokenizer"),
+    (
+        {"prompt": [1], "num_draft_tokens": -1},
+        "num_draft_tokens must be 'auto' or from 0 to 64, got -1",
+    ),
+    ({"prompt": [1], "num_draft_tokens": 10**6}, "num_draft_tokens must be .* got 1000000"),
+    ({"prompt": [1], "num_draft_tokens": 1.5}, "num_draft_tokens must be .* got 1.5"),
+    (
+        {"prompt": [1], "verify_strategy": "luck"},
+        "verify_strategy must be one of greedy_match, .* got 'luck'",
+    ),
+    (
+        {"prompt": [1], "drafter": "oracle"},
+        "drafter must be one of model, head, block, mtp, .*, got 'oracle'",
+    ),
+    *(({"prompt": [1], "drafter": name}, "drafter must be one of") for name in ("", 3, ["model"])),
+    (
+        {"prompt": [1], "draft_sampling": "best"},
+        "draft_sampling must be 'sampled' or 'argmax', got 'best'",
+    ),
+    (
+        {"prompt": [1], "draft_sampling": torch.ones(2)},
+        "draft_sampling must be 'sampled' or 'argmax'",
+    ),
+    *(
+        (
+            {"prompt": [1], "draft_confidence": value},
+            "draft_confidence must be None or from 0 to 1, got",
+        )
+        for value in UNSURE
+    ),
+    ({"prompt": [1], "detail": "some"}, "detail must be 'full', 'probs' or 'none', got 'some'"),
+    (
+        {"prompt": [[1], [2]], "params": [SamplingParams()]},
+        "params has 1 entries for 2 prompts",
+    ),
+    ({"prompt": [1], "params": {"n": 1}}, "params must be SamplingParams"),
+    (
+        {"prompt": [1], "params": SamplingParams(allowed_token_ids=[200])},
+        "allowed_token_ids holds token 200",
+    ),
+    (
+        {"prompt": [1], "params": SamplingParams(logit_bias={98: 1.0})},
+        "logit_bias holds token 98",
+    ),
+    (
+        {"prompt": [1], "params": SamplingParams(bad_words=["x"])},
+        r"bad_words=\['x'\] needs a tokenizer",
+    ),
+    (
+        {"prompt": [1], "params": SamplingParams(filter_words="classroom")},
+        "filter_words='classroom' needs a tokenizer",
+    ),
+)
+"""Arguments of `generate`, and what the error says."""
+
+
 def test_bad_input_is_refused_by_name_before_any_model_runs(tiny_decoder):
-    for arguments, message in (
-        ({"prompt": ""}, "prompt is empty"),
-        ({"prompt": []}, "prompt is an empty list"),
-        ({"prompt": [[]]}, "prompt is empty"),
-        ({"prompt": [97]}, "prompt holds 97, expected token ids from 0 to 96"),
-        ({"prompt": [1, "x"]}, "prompt must be text, .* or a list of those; this list mixes them"),
-        ({"prompt": 3}, "prompt must be text, token ids"),
-        ({"prompt": "words"}, "prompt must be a list of token ids: this pair has no tokenizer"),
-        (
-            {"prompt": [1], "num_draft_tokens": -1},
-            "num_draft_tokens must be 'auto' or from 0 to 64, got -1",
-        ),
-        ({"prompt": [1], "num_draft_tokens": 10**6}, "num_draft_tokens must be .* got 1000000"),
-        ({"prompt": [1], "num_draft_tokens": 1.5}, "num_draft_tokens must be .* got 1.5"),
-        (
-            {"prompt": [1], "verify_strategy": "luck"},
-            "verify_strategy must be one of greedy_match, .* got 'luck'",
-        ),
-        (
-            {"prompt": [1], "drafter": "oracle"},
-            "drafter must be one of model, head, block, mtp, .*, got 'oracle'",
-        ),
-        *(
-            ({"prompt": [1], "drafter": name}, "drafter must be one of")
-            for name in ("", 3, ["model"])
-        ),
-        (
-            {"prompt": [1], "draft_sampling": "best"},
-            "draft_sampling must be 'sampled' or 'argmax', got 'best'",
-        ),
-        (
-            {"prompt": [1], "draft_sampling": torch.ones(2)},
-            "draft_sampling must be 'sampled' or 'argmax'",
-        ),
-        *(
-            (
-                {"prompt": [1], "draft_confidence": value},
-                "draft_confidence must be None or from 0 to 1, got",
-            )
-            for value in UNSURE
-        ),
-        ({"prompt": [1], "detail": "some"}, "detail must be 'full', 'probs' or 'none', got 'some'"),
-        (
-            {"prompt": [[1], [2]], "params": [SamplingParams()]},
-            "params has 1 entries for 2 prompts",
-        ),
-        ({"prompt": [1], "params": {"n": 1}}, "params must be SamplingParams"),
-        (
-            {"prompt": [1], "params": SamplingParams(allowed_token_ids=[200])},
-            "allowed_token_ids holds token 200",
-        ),
-        (
-            {"prompt": [1], "params": SamplingParams(logit_bias={98: 1.0})},
-            "logit_bias holds token 98",
-        ),
-        (
-            {"prompt": [1], "params": SamplingParams(bad_words=["x"])},
-            r"bad_words=\['x'\] needs a tokenizer",
-        ),
-        (
-            {"prompt": [1], "params": SamplingParams(filter_words="classroom")},
-            "filter_words='classroom' needs a tokenizer",
-        ),
-    ):
+    for arguments, message in BAD:
         with pytest.raises(ValueError, match=message):
             pytest.fail(f"{arguments} gives {tiny_decoder.generate(**arguments)}")
     with pytest.raises(

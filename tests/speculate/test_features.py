@@ -93,7 +93,7 @@ def check(recorder, prompt, token_ids):
     assert len(found) == len(expected)
 
 
-def test_each_drafter_of_a_batch_sees_the_hidden_states_of_its_own_rows_committed_text_in_its_own_layers(
+def test_each_drafter_of_a_batch_sees_the_states_of_its_own_rows_committed_text_and_layers(
     pair, register
 ):
     decoder = SpeculativeDecoder(pair)

@@ -309,7 +309,7 @@ def test_a_sibling_that_is_left_waiting_drafts_on(one):
         check([event for event in events if event.row == row.row], PROMPTS[1])
 
 
-def test_rows_join_and_leave_between_steps_and_the_head_s_cache_holds_no_token_that_is_not_committed(
+def test_rows_join_and_leave_between_steps_and_the_head_s_cache_holds_committed_tokens_only(
     one,
 ):
     batch, cancel = one.new_batch(), threading.Event()

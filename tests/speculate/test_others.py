@@ -118,7 +118,7 @@ def _whole(top, size):
     return probs
 
 
-def test_nothing_is_reported_without_full_detail_drafts_or_sampling_and_the_tokens_are_the_same_without(
+def test_nothing_is_reported_without_full_detail_drafts_or_sampling_and_tokens_are_the_same(
     decoder,
 ):
     greedy = replace(PARAMS, temperature=0.0)

@@ -265,7 +265,7 @@ def accepted_with_each_number(verifier, p, q, drafts) -> list[float]:
 
 @pytest.mark.parametrize(("vocab_size", "k"), [(2, 1), (2, 3), (3, 2)])
 @pytest.mark.parametrize("zeros", [False, True])
-def test_the_expected_number_of_accepted_drafts_is_that_of_all_draws_and_all_drafts_that_could_follow(
+def test_the_expected_number_of_accepted_drafts_is_that_of_all_draws_and_all_later_drafts(
     vocab_size, k, zeros
 ):
     histories = [h for n in range(k + 1) for h in itertools.product(range(vocab_size), repeat=n)]

@@ -151,9 +151,7 @@ def test_suffix_decoding_drafts_what_counting_everywhere_finds(text, limit, fact
 
 
 @given(TEXTS, st.integers(1, 40))
-def test_the_trie_counts_every_stretch_and_what_follows_it_and_a_text_may_be_taken_in_by_chunks_of_any_size(
-    text, size
-):
+def test_the_trie_counts_every_stretch_and_what_follows_it_by_chunks_of_any_size(text, size):
     whole, chunked = SuffixIndex(text), SuffixIndex(text)
     whole.extend(len(text))
     for end in range(size, len(text) + size, size):
@@ -205,7 +203,7 @@ class Counted(list):
 
 @pytest.mark.parametrize("kind", [NgramIndex, SuffixIndex])
 @pytest.mark.parametrize("text", [list(range(600)), [1] * 600, [1, 2, 3, 4, 5] * 120])
-def test_a_token_costs_no_more_steps_than_the_trie_is_deep_and_a_text_of_any_length_is_read_in_one_go(
+def test_a_token_costs_no_more_steps_than_the_trie_is_deep_and_any_text_is_read_in_one_go(
     kind, text
 ):
     index = kind(row := Counted())

@@ -144,7 +144,7 @@ def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy, 
 
 
 @pytest.mark.parametrize("strategy", LOSSLESS)
-def test_every_token_of_a_small_vocabulary_keeps_its_probability_even_if_the_draft_shares_none_that_is_allowed(
+def test_every_token_keeps_its_probability_even_if_the_draft_shares_none_that_is_allowed(
     strategy,
 ):
     for target, draft, allowed in (
@@ -416,7 +416,7 @@ def test_the_draft_reads_the_text_of_the_target_and_follows_any_tokens_at_all(
     assert all(0 <= token < len(draft) for token in history.token_ids)
 
 
-def test_a_token_that_the_draft_has_is_appended_and_one_that_it_does_not_know_is_encoded_with_its_word():
+def test_a_token_that_the_draft_has_is_appended_and_another_is_encoded_with_its_word():
     target, _, translation, history = history_of("byte-level", "legacy")
     token_ids = target("The little fox was naïve about the castle.").input_ids
     history.follow(token_ids[:2])
@@ -448,7 +448,7 @@ def test_a_character_in_pieces_becomes_the_draft_s_own_when_it_is_whole(theirs):
     assert said(draft, history.token_ids) == "so 语x"
 
 
-def test_special_tokens_are_taken_over_where_the_draft_has_them_and_left_out_where_not_unless_nothing_is_left():
+def test_special_tokens_that_the_draft_lacks_are_left_out_unless_nothing_is_left():
     target, draft, _, history = history_of("legacy", "byte-level")
     bos, eos = target.bos_token_id, target.eos_token_id
     words = target("the king", add_special_tokens=False).input_ids

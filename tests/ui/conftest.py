@@ -10,4 +10,4 @@ def catalog(small_engine, small_pair) -> Any:
     """A small pair, which can be measured."""
     from ui.host.catalog import Catalog, ServedPair
 
-    return Catalog({"small": ServedPair(small_engine, small_engine, target=str(small_pair[0]))})
+    return Catalog({"small": ServedPair(small_engine, measurable=True, target=str(small_pair[0]))})

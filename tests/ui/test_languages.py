@@ -17,7 +17,7 @@ from ui.experiments import sweep
 from ui.experiments.learn import _MARKDOWN, LESSONS, read_steps
 from ui.experiments.lessons import drafters
 from ui.host.catalog import WARM_PROMPT
-from ui.run import controls
+from ui.run import controls, settings
 from ui.run.controls import EXAMPLES, QUESTIONS
 
 SILENT = re.compile(
@@ -28,7 +28,15 @@ ENGINE = [
     *("palette.py", "tools/doctor/suspects.py", "tools/differ/compare.py"),
     *(
         f"speculate/draft/{name}.py"
-        for name in ("block", "head", "model", "prompt_lookup", "suffix", "suffix_head")
+        for name in (
+            "assistant",
+            "block",
+            "head",
+            "model",
+            "prompt_lookup",
+            "suffix",
+            "suffix_head",
+        )
     ),
 ]
 """Modules of the engine whose texts the page shows."""
@@ -179,6 +187,9 @@ def _raw() -> Iterator[str]:
         for text in of_module(path):
             html = _MARKDOWN.renderInline(text) if "](#term-" in text else text
             yield from Keys(html).found if re.search("</(a|b)>", html) else [text]
+    for option in settings.OPTIONS.values():
+        yield from (str(option.title), *Keys(_MARKDOWN.renderInline(option.help)).found)
+        yield from (name.capitalize() for name in option.among)
     for path in sorted(Path("assets/js").glob("*.js")):
         yield from of_script(path.read_text("utf-8"))
 

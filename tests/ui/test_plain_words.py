@@ -1,5 +1,4 @@
-"""What the page's sources contain: the field's words, functions of a screen's length, and no
-undocumented parts of Gradio."""
+"""What the page's sources contain: the field's words, and no undocumented parts of Gradio."""
 
 import ast
 import re
@@ -78,17 +77,6 @@ def test_texts_docstrings_and_comments_use_the_field_s_words(texts, retired):
         for word in re.findall(rf"\b(?:{pattern})\b", text, re.IGNORECASE)
     ]
     assert found == []
-
-
-def test_no_function_of_the_page_is_longer_than_sixty_lines():
-    long = [
-        f"{path}: {node.name}"
-        for path, there in nodes()
-        for node in there
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno - node.lineno >= 60
-    ]
-    assert long == []
 
 
 PRIVATE = re.compile(

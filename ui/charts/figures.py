@@ -7,7 +7,7 @@ colours shortly before they are visible.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -174,6 +174,7 @@ def build_plot(elem_id: str, title: str, figure: Figure | None = None) -> gr.HTM
     )
 
 
-def build_board() -> gr.HTML:
-    """The component of a run's charts; they follow the stage."""
-    return component("charts", render("board", charts=BOARD), label="Charts")
+def build_board(rules: Mapping[str, tuple[str, str]]) -> gr.HTML:
+    """The component of a run's charts, and of what it would be under other acceptance `rules`: each
+    by name with its formula and the engines that have it. They follow the stage."""
+    return component("charts", render("board", charts=BOARD, rules=rules), label="Charts")

@@ -22,6 +22,7 @@ PROPOSERS = {
     "suffix+head": "draft head",
     "block": "block drafter",
     "mtp": "MTP layer",
+    "assistant": "assistant",
 }
 NOT_YET = "The target has not judged it yet."
 LOSSY = "This rule is lossy: it trades the target's exact distribution for more accepted tokens."

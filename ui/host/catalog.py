@@ -5,14 +5,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.events import Event, FinishReason, MeasuredSpeedup
+from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.known import KNOWN
-from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
-from naive_speculate.serving.protocol import ANONYMOUS, Deliver, Reader
-from naive_speculate.serving.run_records import ObservedEngine, Observer
+from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine
+from naive_speculate.serving.protocol import Deliver, Reader
+from naive_speculate.serving.visit import Observer, Visit
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.checks import MAX_DRAFT_TOKENS, RANGES, out_of_range
@@ -25,12 +26,19 @@ from ui.host.configuration import (
 )
 from ui.host.deferred import LOADING, DeferredEngine, expected
 from ui.host.measuring import Measuring, NotMeasured
-from ui.host.visitors import Trouble, visitor
+from ui.host.visitors import visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
 
 DECODING = "decoding"  # the concurrency id of decoding calls in Gradio's queue
-NEEDS = {"model": "draft", "head": "head", "block": "block", "mtp": "mtp", "suffix+head": "head"}
+NEEDS = {
+    "model": "draft",
+    "head": "head",
+    "block": "block",
+    "mtp": "mtp",
+    "assistant": "assistant",
+    "suffix+head": "head",
+}
 """Which of a pair's models a drafter uses."""
 # most draft tokens per step: with 64, one row makes tokens of the other rows five times slower
 WARM_PROMPT = "Once upon a time there was"
@@ -50,8 +58,7 @@ _log = logging.getLogger(__name__)
 @dataclass
 class ServedPair:
     engine: Engine  # the pair's engine; all visitors share it, but their runs share no state
-    # the same engine without observers, for measurements; None if this process cannot measure it
-    unobserved: Engine | None = None
+    measurable: bool = False  # whether this process can measure it
     filter_words: str | None = (
         None  # the list of words that are never generated, as in `SamplingParams`
     )
@@ -71,7 +78,7 @@ class ServedPair:
     def drawing(self) -> str:
         """The drafter of lessons and experiments, which draws from a distribution of its own:
         the draft model, else a head. Raises `ValueError` if the pair has neither."""
-        for name in ("model", "head", "mtp", "block"):
+        for name in ("model", "head", "mtp", "block", "assistant"):
             if name in self.drafters:
                 return name
         raise ValueError("this needs a draft model or a draft head, and these models have none")
@@ -110,6 +117,7 @@ class Catalog:
     )  # the pairs that are not loaded at the start
     missing: dict[str, str] = field(default_factory=dict)  # why a pair could not be loaded, by name
     settled: Callable[[], None] = lambda: None  # called when `load_later` is done
+    observers: Sequence[Observer] = ()  # of visitors' runs
 
     def __post_init__(self) -> None:
         self._measurer = Measuring(self._quiet)
@@ -178,12 +186,12 @@ class Catalog:
         """The speedup for this prompt and these settings, measured while nobody decodes (see
         `Measuring.speedup`). A ValueError names the invalid setting; a NotMeasured says why
         there is no measurement."""
-        return self._measurer.speedup(self._unobserved(pair), self.of(pair).suited(request), lane)
+        return self._measurer.speedup(self._measurable(pair), self.of(pair).suited(request), lane)
 
     def events(self, pair: str, request: Request) -> list[Event]:
         """The events of a run for comparison, decoded while nobody else decodes. Raises what
         `measure` raises."""
-        return self._measurer.events(self._unobserved(pair), self.of(pair).suited(request))
+        return self._measurer.events(self._measurable(pair), self.of(pair).suited(request))
 
     def load_later(self) -> None:
         """Load the deferred pairs, those on demand only if they are the default. A pair that
@@ -207,35 +215,30 @@ class Catalog:
         """Run each loaded pair, so that the first visitor's run is not slower; visitors do not
         wait for this. Raises Trouble if a pair cannot decode."""
         for name, served in self.pairs.items():
-            late, engine = self.deferred.get(name), served.unobserved
-            if engine is None or (late and not late.loaded):
+            late = self.deferred.get(name)
+            if not served.measurable or (late and not late.loaded):
                 continue
             params = SamplingParams(
                 max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=served.filter_words
             )
             try:
                 for _ in range(WARM_RUNS):
-                    events = self._measurer.events(
-                        engine, Request(WARM_PROMPT, params, num_draft_tokens=0), detail="full"
+                    self._measurer.events(
+                        served.engine,
+                        Request(WARM_PROMPT, params, num_draft_tokens=0),
+                        detail="full",
                     )
-                    if events and (trouble := _trouble(events[-1])):
-                        raise trouble
             except NotMeasured:  # a visitor came
                 pass
-            except Unavailable as error:
-                raise Trouble(str(error)) from None
 
-    def _unobserved(self, pair: str) -> Engine:
-        engine = self.of(pair).unobserved
-        if engine is None or not self.measuring:
+    def _measurable(self, pair: str) -> Engine:
+        served = self.of(pair)
+        if not (served.measurable and self.measuring):
             raise NotMeasured(ELSEWHERE if self.measuring else NEVER, again=False)
-        return engine
+        return served.engine
 
     def _load_of(self, served: ServedPair) -> Load:
-        load = served.engine.load()
-        return (
-            load if served.unobserved is None else self._measurer.without(served.unobserved, load)
-        )
+        return self._measurer.without(served.engine, served.engine.load())
 
     def _quiet(self) -> bool:
         load = self.load()
@@ -249,10 +252,11 @@ class Catalog:
     def stream(
         self, pair: str, request: Request, cancel: CancelFlag | None = None
     ) -> Iterator[Event]:
-        """Decode for a visitor, with the pair of that name. Raises what `run_events` raises."""
-        engine, request = self._for_visitor(pair, request)
-        self._measurer.interrupt()
-        return run_events(engine, request, cancel, Reader(*visitor()))
+        """Decode for a visitor, with the pair of that name. A ValueError names the invalid
+        setting; raises Trouble if no decoder runs, or after the last event if decoding failed."""
+        lists = self._visit(pair, request).submit(self.of(pair).engine, cancel, Reader(*visitor()))
+        self._measurer.interrupt()  # only now: a run that is refused stops no measurement
+        return chain.from_iterable(lists)
 
     def start(
         self,
@@ -263,24 +267,11 @@ class Catalog:
         reader: Reader | None = None,
     ) -> None:
         """Decode for a visitor, by default the current caller, and deliver the events from the
-        decoding thread (see `Engine.start`). Raises what `run_events` raises, but errors after
-        the start are delivered instead of the end."""
-        engine, request = self._for_visitor(pair, request)
-        last: Event | None = None
-
-        def forward(delivered: list[Event] | Exception | None) -> None:
-            nonlocal last
-            if isinstance(delivered, list):
-                last = delivered[-1]
-            elif isinstance(delivered, Unavailable):
-                delivered = Trouble(str(delivered))
-            deliver(_trouble(last) if delivered is None else delivered)
-
-        try:
-            engine.start(request, cancel, forward, reader or Reader(*visitor()))
-        except Unavailable as error:
-            raise Trouble(str(error)) from None
-        self._measurer.interrupt()  # only now: a run that is refused stops no measurement
+        decoding thread (see `Engine.start`). Raises what `stream` raises, but errors after the
+        start are delivered instead of the end."""
+        visit = self._visit(pair, request)
+        visit.start(self.of(pair).engine, cancel, deliver, reader or Reader(*visitor()))
+        self._measurer.interrupt()
 
     def check_limits(self, num_draft_tokens: int | str, max_tokens: int | None) -> None:
         """Raise ValueError for a number of draft tokens or of tokens that this page refuses."""
@@ -290,36 +281,10 @@ class Catalog:
         if max_tokens is None or not 1 <= max_tokens <= self.max_tokens:
             raise ValueError(out_of_range("max_tokens", f"1 to {self.max_tokens}", max_tokens))
 
-    def _for_visitor(self, pair: str, request: Request) -> tuple[Engine, Request]:
-        """The engine of that pair, and the request as it decodes it."""
+    def _visit(self, pair: str, request: Request) -> Visit:
+        """A checked request, as that pair's engine decodes it."""
         self.check_limits(request.num_draft_tokens, request.params.max_tokens)
-        served = self.of(pair)
-        return served.engine, served.suited(request)
-
-
-def _trouble(last: Event | None) -> Trouble | None:
-    """The error in the run's last event, if decoding failed."""
-    return (
-        Trouble(last.message)
-        if last is not None and last.finish_reason == FinishReason.ERROR
-        else None
-    )
-
-
-def run_events(
-    engine: Engine, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS
-) -> Iterator[Event]:
-    """A run's events one by one. A ValueError names the invalid setting; raises Trouble if no
-    decoder runs, or after the last event if decoding failed."""
-    last = None
-    try:
-        for events in engine.submit(request, cancel, reader):
-            for last in events:
-                yield last
-    except Unavailable as error:
-        raise Trouble(str(error)) from None
-    if trouble := _trouble(last):
-        raise trouble
+        return Visit(self.of(pair).suited(request), self.observers)
 
 
 def open_catalog(
@@ -341,15 +306,19 @@ def join_catalog(
     measuring = configuration.measuring == "on"
     targets = {choice.name: choice.target for choice in configuration.pairs}
     pairs = {
-        name: _served(configuration, engine, targets.get(name), observers)
+        name: _served(configuration, engine, targets.get(name), measurable=True)
         for name, engine in engines.items()
     }
     catalog = Catalog(
-        pairs, configuration.max_tokens, capacity + configuration.queue_size, measuring
+        pairs,
+        configuration.max_tokens,
+        capacity + configuration.queue_size,
+        measuring,
+        observers=observers,
     )
     catalog.warm_up()
     for served in pairs.values():
-        served.unobserved = None  # another machine's speed is not measured
+        served.measurable = False  # another machine's speed is not measured
     return catalog
 
 
@@ -359,7 +328,8 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue
     # does neither.
     most = configuration.concurrency if zero_gpu() else None
-    catalog = Catalog({}, configuration.max_tokens, most, configuration.measuring == "on")
+    measuring = configuration.measuring == "on"
+    catalog = Catalog({}, configuration.max_tokens, most, measuring, observers=observers)
     for choice in configuration.pairs:
         make = partial(_engine, configuration, choice)
         engine: Engine
@@ -372,10 +342,10 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
             catalog.deferred[choice.name] = engine
         else:
             engine = make()
-        served = _served(configuration, engine, choice.target, observers)
-        if zero_gpu():  # without a GPU outside runs, nothing can be warmed up or measured
-            served.unobserved = None
-        catalog.pairs[choice.name] = served
+        # Without a GPU outside runs, nothing can be warmed up or measured.
+        catalog.pairs[choice.name] = _served(
+            configuration, engine, choice.target, measurable=not zero_gpu()
+        )
     if zero_gpu():
         catalog.load_later()
     return catalog
@@ -401,9 +371,9 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
 
 
 def _served(
-    configuration: Configuration, engine: Engine, target: str | None, observers: Sequence[Observer]
+    configuration: Configuration, engine: Engine, target: str | None, *, measurable: bool
 ) -> ServedPair:
-    """The pair with its observers, and with the word list that the host filters for it."""
+    """The pair, with the word list that the host filters for it."""
     ships = engine.about.models.get("target") in {
         TALES_TARGET,
         *(known.target for known in KNOWN.values()),
@@ -414,4 +384,4 @@ def _served(
         or (ships and configuration.filter_words == "bundled")
         else None
     )
-    return ServedPair(ObservedEngine(engine, observers), engine, words, target)
+    return ServedPair(engine, measurable, words, target)

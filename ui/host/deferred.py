@@ -7,6 +7,7 @@ from contextlib import suppress
 from naive_speculate.known import KnownPair
 from naive_speculate.serving import About, Engine, Load, Request, Unavailable
 from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Reader
+from naive_speculate.serving.turns import TOO_MANY, Job, Turns
 from naive_speculate.speculate.sequence import CancelFlag
 
 LOADING = "{} is loading. Its runs start as soon as it is ready."
@@ -53,7 +54,7 @@ class DeferredEngine(Engine):
         self._reason = STOPPING
         self._settled = threading.Event()
         self._lock = threading.Lock()
-        self._held = 0
+        self._held = Turns[Job]()  # what `start` was called with
 
     @property
     def loading(self) -> bool:
@@ -84,54 +85,60 @@ class DeferredEngine(Engine):
             if self._engine is None:
                 raise Unavailable(self._reason)
             return self._engine.start(request, cancel, deliver, reader)
+        held = Job(reader, (request, cancel, deliver, reader))
         with self._lock:
-            if self._held >= self._max_waiting:
-                raise Unavailable(FULL.format(self._held))
-            self._held += 1
+            alone = not self._held
+            dropped = self._held.add(held, self._max_waiting)
+            if dropped is held:
+                raise Unavailable(FULL.format(len(self._held)))
             first, self._unasked = self._unasked, False
-        if first:
-            threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
-        threading.Thread(
-            target=self._start_later,
-            args=(request, cancel, deliver, reader),
-            name="held",
-            daemon=True,
-        ).start()
+        for work, needed in ((self._load_on_demand, first), (self._start_held, alone)):
+            if needed:
+                threading.Thread(target=work, daemon=True).start()
+        if dropped is not None:
+            _end(dropped, Unavailable(TOO_MANY))
         return None
 
     def waiting_before(self, reader: Reader) -> int | None:
-        return self._held if self._engine is None else self._engine.waiting_before(reader)
+        return len(self._held) if self._engine is None else self._engine.waiting_before(reader)
 
     def load(self) -> Load:
         if self._engine is not None:
             return self._engine.load()
         if self._settled.is_set():
-            return Load(False, 0, self._held, 0, reason=self._reason)
+            return Load(False, 0, len(self._held), 0, reason=self._reason)
         if self._unasked:
-            return Load(True, 0, self._held, self.about.capacity)
-        return Load(False, 0, self._held, 0, reason=LOADING.format(self._name))
+            return Load(True, 0, len(self._held), self.about.capacity)
+        return Load(False, 0, len(self._held), 0, reason=LOADING.format(self._name))
 
     def close(self) -> None:
         self._settled.set()
         if self._engine is not None:
             self._engine.close()
 
-    def _start_later(
-        self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader
-    ) -> None:
-        """Start a held request once the pair is loaded, or end it when it is cancelled."""
-        while not self._settled.wait(_LOOK_SECONDS) and not cancel.is_set():
-            pass
-        with self._lock:
-            self._held -= 1
-        try:
-            if self._settled.is_set():
-                self.start(request, cancel, deliver, reader)
-            else:
-                deliver(None)
-        except Exception as error:
-            deliver(error)
+    def _start_held(self) -> None:
+        """Start the held requests by turns once the pair is loaded, and end those that are
+        cancelled before."""
+        while self._held:
+            settled = self._settled.wait(_LOOK_SECONDS)
+            with self._lock:
+                over = [held for held in self._held if settled or held.work[1].is_set()]
+                self._held.waiting = [held for held in self._held if held not in over]
+            for held in self._held.order(over):
+                try:
+                    if settled:
+                        self.start(*held.work)
+                    else:
+                        _end(held, None)
+                except Exception as error:
+                    _end(held, error)
 
     def _load_on_demand(self) -> None:
         with suppress(Exception):  # the held requests end with it
             self.load_pair()
+
+
+def _end(held: Job, end: Exception | None) -> None:
+    """End a held request; a reader that raises ends its own run only."""
+    with suppress(Exception):
+        held.work[2](end)

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from naive_speculate.events.speedup import compare, plain_rates
 from naive_speculate.infer.threads import available_cores
 from naive_speculate.serving import Engine, Load, Request, Unavailable
 from naive_speculate.serving.protocol import Reader
+from naive_speculate.serving.visit import Visit
 from naive_speculate.speculate.sequence import Detail
 from ui.host.visitors import MEASURING
 from ui.labels import count
@@ -77,7 +78,8 @@ class Measuring:
     def speedup(
         self, engine: Engine, request: Request, lane: list[Event] | None = None
     ) -> MeasuredSpeedup:
-        """The speedup for this prompt and these settings, with an engine that has no observers.
+        """The speedup for this prompt and these settings, which no observer
+        hears of.
 
         `lane` receives the events of the whole run without drafts while it is decoded, which is
         the first measurement. Without it, only as many tokens as the others are decoded. Raises
@@ -119,9 +121,8 @@ class Measuring:
         lane: list[Event] | None = None,
     ) -> list[Event]:
         events = [] if lane is None else lane
-        for some in engine.submit(
-            request, _Until(MOST_SECONDS if lane is None else LANE_SECONDS, cancel)
-        ):
+        until = _Until(MOST_SECONDS if lane is None else LANE_SECONDS, cancel)
+        for some in Visit(request).submit(engine, until):
             events += some
             if not cancel.is_set() and not self._quiet():  # a visitor who did not call `interrupt`
                 cancel.set()
@@ -154,12 +155,10 @@ async def in_turn(work: Callable[[], dict[str, Any]], session: str = "") -> dict
         await asyncio.wait([result], timeout=PATIENCE_SECONDS)
     finally:
         dropped = piece.cancel()  # unless it has begun
-    if dropped:
-        return {"reason": BUSY, "again": True}
-    try:
-        return await result
-    except Unavailable:
-        return {"reason": BUSY, "again": True}
+    with suppress(Unavailable):
+        if not dropped:
+            return await result
+    return {"reason": BUSY, "again": True}
 
 
 class _Until:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from naive_speculate import VerifyStrategy
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.serving import Load
-from naive_speculate.serving.run_records import Observer, RunRecord
+from naive_speculate.serving.visit import Observer, Visit
 from ui.host.catalog import DECODING
 from ui.host.process import waiting_calls
 from ui.host.visitors import GUIDING, STARTING, is_loopback
@@ -26,7 +26,7 @@ from ui.host.visitors import GUIDING, STARTING, is_loopback
 LOGGER = logging.getLogger("naive_speculate.runs")
 _PREFIX = "naive_speculate"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_COUNTED: tuple[tuple[str, str, Callable[[RunRecord, Metrics], int]], ...] = (
+_COUNTED: tuple[tuple[str, str, Callable[[Visit, Metrics], int]], ...] = (
     ("prompt_tokens", "Prompt tokens processed.", lambda run, _: run.prompt_tokens),
     ("generation_tokens", "Tokens generated.", lambda _, m: m.num_generated_tokens),
     ("spec_decode_num_drafts", "Steps with draft tokens.", lambda run, _: run.num_drafts),
@@ -37,7 +37,7 @@ _COUNTED: tuple[tuple[str, str, Callable[[RunRecord, Metrics], int]], ...] = (
         lambda _, m: m.num_accepted_draft_tokens,
     ),
 )
-_TIMED: tuple[tuple[str, str, Callable[[RunRecord], float | None]], ...] = (
+_TIMED: tuple[tuple[str, str, Callable[[Visit], float | None]], ...] = (
     (
         "time_to_first_token_seconds",
         "From the request to its first token.",
@@ -60,7 +60,7 @@ def log_runs(*, prompts: bool = False) -> Observer:
         format="%(message)s"
     )  # else the MCP library does so in its way, and each line comes twice
 
-    def observe(run: RunRecord) -> None:
+    def observe(run: Visit) -> None:
         params, m = run.request.params, run.summary.metrics
         line: dict[str, Any] = {
             "outcome": run.outcome,
@@ -118,7 +118,7 @@ class Counters:
             f"{_PREFIX}:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting
         )
 
-    def observe(self, run: RunRecord) -> None:
+    def observe(self, run: Visit) -> None:
         metrics = run.summary.metrics
         for counter, amount in self._counted:
             counter.inc(amount(run, metrics))

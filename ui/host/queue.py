@@ -3,7 +3,7 @@ nobody has read yet."""
 
 import asyncio
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -12,7 +12,7 @@ from gradio.server_messages import EventMessage, ProcessCompletedMessage
 from gradio.utils import LRUCache
 
 from naive_speculate.serving.protocol import Reader
-from naive_speculate.serving.turns import TOO_MANY, by_turns, refused
+from naive_speculate.serving.turns import TOO_MANY, Job, Turns, refused
 from ui.host.limits import MOST_SESSION_CHARACTERS
 from ui.host.visitors import TOTAL_BYTES, VISITOR_BYTES, address_of, give_back, weight
 
@@ -50,17 +50,6 @@ class _Sessions(LRUCache[str, Messages]):
         super().__setitem__(session, Messages())
 
 
-@dataclass
-class _Call:
-    """A call that waits; `num_rows` is its size in what there is too much of: calls, or bytes."""
-
-    reader: Reader
-    size: int  # in bytes
-    number: int  # increases with every call
-    name: str = ""
-    num_rows: int = 1
-
-
 def open_queue(page: gr.Blocks, size: int) -> None:
     """Give a page a bounded queue for at most so many waiting calls; `Blocks.queue` always
     builds Gradio's own class."""
@@ -86,8 +75,7 @@ class BoundedQueue(Queue):
             blocks=page,
         )
         self.sleep_when_free, self.progress_update_sleep_when_free = 0.02, 0.05
-        self._waiting: dict[str, _Call] = {}
-        self._number = 0
+        self._calls = Turns[Job]()  # by name; `num_rows` is a call's size in bytes
         self._sent = 0
         self.pending_messages_per_session: Any = _Sessions(
             self.pending_messages_per_session.max_size
@@ -107,8 +95,7 @@ class BoundedQueue(Queue):
         size = weight(
             [body.data, body.event_data]
         )  # 0.2 s for the worst body that `Guard` lets pass
-        self._number += 1
-        call = _Call(Reader(address_of(request), body.session_hash or ""), size, self._number)
+        call = Job(Reader(address_of(request), body.session_hash or ""), num_rows=size)
         if not await self._make_room(call):
             return False, CROWDED, "queue_full"
         for session in (
@@ -117,56 +104,53 @@ class BoundedQueue(Queue):
             del self.pending_event_ids_session[session]
         answer = await super().push(body, request, username)
         if answer[0]:
-            call.name = str(answer[1])
-            self._waiting[call.name] = call
+            call.work = answer[1]
+            self._calls.add(call)
             self._take_turns()
         return answer
 
-    async def _make_room(self, new: _Call) -> bool:
+    def get_events(self) -> Any:
+        """The calls whose turn it is (see Gradio's `Queue.get_events`)."""
+        found = super().get_events()
+        names = {event._id for event in found[0]} if found else ()
+        for call in [call for call in self._calls.waiting if call.work in names]:
+            self._calls.begin(call)
+        return found
+
+    async def _make_room(self, new: Job) -> bool:
         """Refuse a waiting call of the visitor with the most, if there is no room for a new one.
         Whether there is room."""
-        self._waiting = {
-            name: call for name, call in self._waiting.items() if name in self.event_ids_to_events
-        }
-        queued = {
-            str(event._id)
-            for queue in self.event_queue_per_concurrency_id.values()
-            for event in queue.queue
-        }
-        for most, in_bytes in ((self.max_size or sys.maxsize, False), (self.visitor_bytes, True)):
-            for call in (*self._waiting.values(), new):
-                call.num_rows = call.size if in_bytes else 1
-            calls = [call for call in self._waiting.values() if call.name in queued]
-            begun = sum(call.size for call in self._waiting.values() if call.name not in queued)
-            dropped = refused(calls, new, most - begun * in_bytes)
+        calls, events = self._calls, self.event_ids_to_events
+        calls.waiting, calls.running = (
+            [call for call in some if call.work in events]
+            for some in (calls.waiting, calls.running)
+        )
+        begun = sum(call.num_rows for call in calls.running)
+        limits: list[tuple[int, Callable[[Job], int]]] = [
+            (self.max_size or sys.maxsize, lambda _: 1),
+            (self.visitor_bytes - begun, lambda call: call.num_rows),
+        ]
+        for most, size in limits:
+            dropped = refused(calls.waiting, new, most, size)
             if dropped is None:
                 continue
             if dropped is new:
                 return False
-            event = self.event_ids_to_events[dropped.name]
-            await self.clean_events(event_id=dropped.name)
+            event = events[dropped.work]
+            calls.waiting.remove(dropped)
+            await self.clean_events(event_id=dropped.work)
             self.send_message(
                 event, ProcessCompletedMessage(output={"error": TOO_MANY}, success=False)
             )
-            del self._waiting[dropped.name]
         return True
 
     def _take_turns(self) -> None:
-        """Order the calls that wait for the same: one of each visitor, then the second of each.
-        Those that are being answered count: otherwise who has many would be next after every new
-        call."""
-        going = [event for job in self.active_jobs if job for event in job]
-        for name, queue in self.event_queue_per_concurrency_id.items():
-            events = {str(event._id): event for event in queue.queue}
-            if events.keys() <= self._waiting.keys():
-                begun = {str(event._id) for event in going if event.concurrency_id == name}
-                calls = [
-                    call
-                    for call in self._waiting.values()
-                    if call.name in events or call.name in begun
-                ]
-                turns = by_turns(calls, lambda call: call.number)
-                queue.queue[:] = [events[call.name] for call in turns if call.name in events]
+        """Order the calls that wait for the same: one of each visitor, then the second of each."""
+        for queue in self.event_queue_per_concurrency_id.values():
+            events = {event._id: event for event in queue.queue}
+            waiting = [call for call in self._calls.waiting if call.work in events]
+            if len(waiting) == len(events):
+                queue.queue[:] = [events[call.work] for call in self._calls.order(waiting)]
 
     def _check(self, body: Any) -> None:
         function = self.blocks.fns.get(body.fn_index)

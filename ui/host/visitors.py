@@ -31,11 +31,6 @@ _SHARED = (
 )  # belongs to the program, not to the value that refers to it
 
 
-class Trouble(ValueError):
-    """A run could not start or ended in an error; the message tells the visitor what happened
-    and what to do."""
-
-
 def visitor() -> tuple[str, str]:
     """Address and session of the current call; both empty outside a call.
 

@@ -1,11 +1,12 @@
 """The endpoint for programs and language models: `/generate` streams a run's events, and its
 last answer is the text with the run's figures."""
 
-from collections.abc import AsyncGenerator
+import inspect
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import gradio as gr
 from gradio.events import api
@@ -13,6 +14,7 @@ from pydantic import BaseModel, model_serializer
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.event import OUTPUT_KINDS
+from naive_speculate.sampling.options import Option
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.tree import MAX_NODES
 from naive_speculate.speculate.verify import VERIFIERS
@@ -20,7 +22,7 @@ from ui.checks import RANGES
 from ui.host.catalog import DECODING, Catalog
 from ui.host.visitors import VISITOR_BYTES, Weighed
 from ui.run.runs import TOO_LARGE, Run, request_of
-from ui.run.settings import TREE, Settings, checked
+from ui.run.settings import OPTIONS, TREE, Settings, checked
 
 SECONDS_PER_LIST = 0.15  # programs get fewer and longer lists than the page
 _USUAL = Settings()
@@ -30,38 +32,81 @@ ANSWER = (
     "a list with the event `finished`: the generated text, the finish reason and the metrics."
     " Before it, programs that read the stream get the other events, in lists of the new ones."
 )
-PARAMETERS = {
-    "prompt": "The start of a text, or a question to a model that chats.",
-    "max_tokens": "Stop after this many tokens: 1 to {max_tokens}.",
-    "temperature": "0 takes the most probable token; higher values vary more. 0 or more.",
-    "top_p": "Keep the most probable tokens up to this total probability: above 0, at most 1.",
-    "seed": "Same seed, same text. A whole number, 0 or more.",
-    "num_draft_tokens": (
+
+
+class Parameter(NamedTuple):
+    """A parameter of the endpoint: its type, its default, and a line with its allowed values."""
+
+    type: Any
+    default: Any
+    line: str
+
+
+_OWN = {
+    "prompt": Parameter(str, ..., "The start of a text, or a question to a model that chats."),
+    "max_tokens": Parameter(
+        int, _USUAL.max_tokens, "Stop after this many tokens: 1 to {max_tokens}."
+    ),
+    "num_draft_tokens": Parameter(
+        int | Literal["auto"],
+        _USUAL.num_draft_tokens,
         "Draft tokens per step: {k}. 0 is plain decoding, auto follows acceptance rate and costs."
-        " At temperature 0 a busy server may draft fewer; the text is the same."
+        " At temperature 0 a busy server may draft fewer; the text is the same.",
     ),
-    "verify_strategy": "How draft tokens are judged: {rules}.",
-    "drafter": "What drafts: {drafters}. Empty for the default of these models.",
-    "draft_sampling": (
-        '"sampled" draws draft tokens from the draft model, "argmax" takes its most probable ones.'
+    "verify_strategy": Parameter(
+        str, _USUAL.verify_strategy, "How draft tokens are judged: {rules}."
     ),
-    "tree": (
+    "drafter": Parameter(
+        str, "", "What drafts: {drafters}. Empty for the default of these models."
+    ),
+    "tree": Parameter(
+        str,
+        "",
         "Several candidates per position, as numbers of children by depth, such as {tree}, at most"
-        " {nodes} nodes in all. Empty for none."
+        " {nodes} nodes in all. Empty for none.",
     ),
-    "stop": "Texts that end the generation; they are not part of the text. Up to 64.",
-    "top_k": "Keep only the k most probable tokens; -1 keeps all.",
-    "min_p": "Drop tokens below this fraction of the highest probability: 0 to 1.",
-    "repetition_penalty": "Above 1, tokens that occurred become less likely. Above 0; 1 is off.",
-    "guided": (
+    "stop": Parameter(
+        list[str] | None,
+        None,
+        "Texts that end the generation; they are not part of the text. Up to 64.",
+    ),
+    "guided": Parameter(
+        Literal["", "choice", "regex", "json"],
+        "",
         'The form that the text must have: "choice", "regex" or "json". Empty for any; the form'
-        " itself is guided_text."
+        " itself is guided_text.",
     ),
-    "guided_text": "One allowed text per line, a regular expression, or a JSON schema.",
-    "events": "Put all events of the run into the one answer, which then is not streamed.",
+    "guided_text": Parameter(
+        str, "", "One allowed text per line, a regular expression, or a JSON schema."
+    ),
+    "events": Parameter(
+        bool, False, "Put all events of the run into the one answer, which then is not streamed."
+    ),
 }
-"""What each parameter is, in one line with its allowed values: Gradio reads a docstring line by
-line, and shows this to programs and language models."""
+"""Parameters that are not simply an option of the library."""
+_FIRST = (
+    *("prompt", "max_tokens", "temperature", "top_p", "seed", "num_draft_tokens"),
+    *("verify_strategy", "drafter", "draft_sampling", "tree", "stop", "top_k", "min_p"),
+    *("repetition_penalty", "guided", "guided_text", "events"),
+)
+"""The places of these never change, for programs that send a list of values."""
+
+
+def parameters(options: Iterable[Option]) -> dict[str, Parameter]:
+    """The endpoint's parameters by name, with one for each option. The lines hold {limits}."""
+    every = {each.name: _parameter(each) for each in options} | _OWN
+    return {name: every[name] for name in dict.fromkeys([*_FIRST, *every])}
+
+
+def _parameter(option: Option) -> Parameter:
+    default = getattr(_USUAL, option.name, option.default)
+    kind = Literal[*option.among] if option.among else option.form
+    line = option.line.replace("{", "{{").replace("}", "}}")
+    return Parameter(kind if default is not None else kind | None, default, line)
+
+
+PARAMETERS = parameters(OPTIONS.values())
+"""Gradio reads a docstring line by line, and shows the lines to programs and language models."""
 
 
 class _Unwritten(BaseModel):
@@ -86,30 +131,13 @@ class _Unwritten(BaseModel):
 def add_api(catalog: Catalog) -> None:
     """Add the endpoint to the page that is being built."""
 
-    async def generate(
-        prompt: str,
-        max_tokens: int = _USUAL.max_tokens,
-        temperature: float = _USUAL.temperature,
-        top_p: float = _USUAL.top_p,
-        seed: int = 0,
-        num_draft_tokens: int | Literal["auto"] = _USUAL.num_draft_tokens,
-        verify_strategy: str = _USUAL.verify_strategy,
-        drafter: str = _USUAL.drafter,
-        draft_sampling: Literal["sampled", "argmax"] = "sampled",
-        tree: str = "",
-        stop: list[str] | None = None,
-        top_k: int = _USUAL.top_k,
-        min_p: float = _USUAL.min_p,
-        repetition_penalty: float = _USUAL.repetition_penalty,
-        guided: Literal["", "choice", "regex", "json"] = "",
-        guided_text: str = "",
-        events: bool = False,
-    ) -> AsyncGenerator[list[dict[str, Any]]]:
-        values = {name: value for name, value in locals().items() if name in PARAMETERS}
+    async def generate(*given: Any) -> AsyncGenerator[list[dict[str, Any]]]:
+        values = dict(zip(PARAMETERS, given, strict=False))
         async with aclosing(_lists(catalog, values)) as lists:
             async for new in lists:
                 yield new
 
+    _declare(generate, PARAMETERS)
     generate.__doc__ = _description(catalog)
     api(
         generate,
@@ -117,6 +145,26 @@ def add_api(catalog: Catalog) -> None:
         concurrency_id=DECODING,
         concurrency_limit=catalog.concurrency,
     )
+
+
+def _declare(function: Any, parameters: Mapping[str, Parameter]) -> None:
+    """Give a function the signature and annotations that Gradio reads."""
+    one = inspect.Parameter
+    answer = function.__annotations__["return"]
+    function.__signature__ = inspect.Signature(
+        [
+            one(
+                name,
+                one.POSITIONAL_OR_KEYWORD,
+                default=one.empty if each.default is ... else each.default,
+                annotation=each.type,
+            )
+            for name, each in parameters.items()
+        ],
+        return_annotation=answer,
+    )
+    types = {name: each.type for name, each in parameters.items()}
+    function.__annotations__ = types | {"return": answer}
 
 
 def _description(catalog: Catalog) -> str:
@@ -128,7 +176,7 @@ def _description(catalog: Catalog) -> str:
         "tree": TREE,
     }
     names = {"rules": ", ".join(VERIFIERS), "drafters": ", ".join(DRAFTERS)}
-    lines = [f"{name}: {text.format(**limits, **names)}" for name, text in PARAMETERS.items()]
+    lines = [f"{name}: {each.line.format(**limits, **names)}" for name, each in PARAMETERS.items()]
     return "\n".join([ABOUT, "", "Args:", *lines, "", "Returns:", ANSWER])
 
 

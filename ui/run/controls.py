@@ -1,7 +1,7 @@
 """The controls: one component per field of `Settings`, with a line of help each."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
@@ -11,11 +11,12 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from naive_speculate.sampling.options import Option
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.tree import MAX_NODES
 from ui.host.errors import message_of
 from ui.notify import QUIET, warn
-from ui.run.settings import TITLES, TREE, Settings, checked
+from ui.run.settings import OF_PARAMS, OF_REQUEST, OPTIONS, TITLES, TREE, Settings, checked
 
 EXAMPLES = {
     "A fairy tale": "Once upon a time there was a little fox who lived",
@@ -56,10 +57,6 @@ HELP = {
         "What proposes the [draft tokens](#term-draft). The output distribution is the same with"
         " each."
     ),
-    "draft_sampling": (
-        "Drawn from the draft's distribution, or its most probable tokens. Argmax helps if the"
-        " draft is less sure than the target."
-    ),
     "tree": (
         f"Several candidates per position: {TREE} drafts 3 tokens, 2 after each, then 1; at most"
         f" {MAX_NODES} in all. More chances per target pass, but each node costs verification: on"
@@ -67,24 +64,15 @@ HELP = {
         " deeper trees are only for teaching. Needs a draft head or a draft model."
     ),
     "auto": "From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost).",
-    "seed": "[Same seed](#term-seed), same text.",
-    "top_p": "Keep the most probable tokens up to this total [probability](#term-top-p).",
-    "top_k": "Keep only the k likeliest tokens; -1 keeps all.",
-    "min_p": "Drop tokens below this fraction of the highest probability.",
-    "repetition_penalty": "Above 1, earlier tokens become less likely.",
-    "presence_penalty": "Subtracted from the logit of each generated token.",
-    "frequency_penalty": "The same, once per time it was generated.",
     "guided": (
         "[Blocks](#term-guided) every token that violates it, for draft and target alike. Text that"
         " it requires, such as the keys of JSON, is drafted without a drafter: this helps where a"
         " schema has long fixed parts."
     ),
-    "max_tokens": "Stop after this many.",
     "stop": "One per line; the text [ends before it](#term-stop). \\n is a line break.",
-    "ignore_eos": "Continue up to max tokens, even if the model would end.",
     "chat": "Format the prompt as in the model's chat training.",
 }
-"""The line of help of each control, by `Settings` field."""
+"""The line of help of the page's own controls, by `Settings` field. A library's option has its."""
 
 GUIDED = find_spec("llguidance") is not None  # whether text can be guided
 KINDS = [(title, kind) for kind, title in {"": "Nothing", **TITLES}.items()]
@@ -177,23 +165,41 @@ def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
 
 class _Builder:
     """Makes one component per `Settings` field, with its start value and its line of help.
-
-    Numbers have no bounds here, because Gradio's own error message would not name the field.
-    """
+    Numbers have no bounds here, because Gradio's own error message would not name the field."""
 
     def __init__(self, start: Settings) -> None:
         self._start = start
         self.made: Controls = {}
 
-    def add(self, kind: Callable[..., Component], name: str, label: str, **options: Any) -> None:
+    def add(self, kind: Callable[..., Component], name: str, label: str, **looks: Any) -> None:
+        looks = {"info": HELP.get(name)} | looks
         value = getattr(self._start, name)
-        self.made[name] = kind(
-            value=value,
-            label=label,
-            info=HELP.get(name),
-            elem_classes=f"ns-field-{name}",
-            **options,
-        )
+        classes = f"ns-field-{name}"
+        self.made[name] = kind(value=value, label=label, elem_classes=classes, **looks)
+
+    def add_option(self, option: Option, **looks: Any) -> None:
+        """Add the control of a library's option."""
+        kind, of_kind = control_of(option)
+        looks = {"info": option.help} | of_kind | looks
+        self.add(kind, option.name, str(option.title), **looks)
+
+    def add_others(self, options: Iterable[Option]) -> None:
+        """Add the controls of those options that have none yet."""
+        for option in options:
+            if option.name not in self.made:
+                self.add_option(option)
+
+
+def control_of(option: Option) -> tuple[Callable[..., Component], dict[str, Any]]:
+    """The component for an option, and its looks."""
+    if option.form is bool:
+        return gr.Checkbox, {}
+    if option.among:
+        return gr.Radio, {"choices": [(name.capitalize(), name) for name in option.among]}
+    if option.slider:
+        low, high, step = option.slider
+        return gr.Slider, {"minimum": low, "maximum": high, "step": step}
+    return gr.Number, {}
 
 
 def build_settings(
@@ -204,23 +210,30 @@ def build_settings(
     `ui.run.pairs` fills in what depends on the pair, but Gradio checks values against the first
     choices."""
     builder = _Builder(start)
-    add = builder.add
+    add, add_option = builder.add, builder.add_option
     with gr.Row(elem_classes="ns-dials"):
         add(gr.Number, "num_draft_tokens", "Draft tokens (k)", min_width=0, elem_id="k")
-        add(gr.Number, "temperature", "Temperature", step=0.1, min_width=0, elem_id="temperature")
+        looks: dict[str, Any] = {"info": None, "step": 0.1, "min_width": 0}
+        add_option(OPTIONS["temperature"], **looks, elem_id="temperature")
     with gr.Accordion("More settings", open=False, elem_id="more"):
         with _group("Who drafts"):
-            _build_drafting(add, drafters)
+            looks = {"choices": drafter_choices(drafters), "elem_id": "drafter"}
+            add(gr.Radio, "drafter", "Drafter", **looks)
+            add(gr.Textbox, "tree", "Token tree", placeholder=TREE, elem_id="tree")
+            add(gr.Checkbox, "auto", "Choose k automatically")
+            builder.add_others(OF_REQUEST.values())
         with _group("Who judges"):
             add(gr.Dropdown, "pair", "Models", choices=pairs, elem_id="pair")
-            choices: dict[str, Any] = {"choices": STRATEGIES, "elem_id": "strategy"}
-            add(gr.Dropdown, "verify_strategy", "Verification", **choices)
+            looks = {"choices": STRATEGIES, "elem_id": "strategy"}
+            add(gr.Dropdown, "verify_strategy", "Verification", **looks)
         with _group("Sampling"):
-            _build_sampling(add)
+            add_option(OPTIONS["seed"], elem_id="seed")
+            limits = ("max_tokens", "ignore_eos")
+            builder.add_others(each for each in OF_PARAMS.values() if each.name not in limits)
         with _group("Limits"):
-            add(gr.Number, "max_tokens", "Max tokens", elem_id="max-tokens")
+            add_option(OPTIONS["max_tokens"], elem_id="max-tokens")
             add(gr.Textbox, "stop", "Stop strings", lines=2)
-            add(gr.Checkbox, "ignore_eos", "Ignore the end token")
+            add_option(OPTIONS["ignore_eos"])
             add(gr.Checkbox, "chat", "Chat template")
             _build_guide(add, builder.made)
         share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
@@ -233,24 +246,6 @@ def _group(title: str) -> Iterator[None]:
     with gr.Column(elem_classes="ns-group"):
         gr.HTML(f"<h2>{title}</h2>", apply_default_css=False)
         yield
-
-
-def _build_drafting(add: Callable[..., None], drafters: Sequence[str]) -> None:
-    add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
-    ways = [("Sampled", "sampled"), ("Argmax", "argmax")]
-    add(gr.Radio, "draft_sampling", "Draft tokens of a model", choices=ways)
-    add(gr.Textbox, "tree", "Token tree", placeholder=TREE, elem_id="tree")
-    add(gr.Checkbox, "auto", "Choose k automatically")
-
-
-def _build_sampling(add: Callable[..., None]) -> None:
-    add(gr.Number, "seed", "Seed", elem_id="seed")
-    add(gr.Slider, "top_p", "Top-p", minimum=0.05, maximum=1, step=0.05)
-    add(gr.Number, "top_k", "Top-k")
-    add(gr.Slider, "min_p", "Min-p", minimum=0, maximum=1, step=0.01)
-    add(gr.Slider, "repetition_penalty", "Repetition penalty", minimum=0.5, maximum=2, step=0.05)
-    add(gr.Slider, "presence_penalty", "Presence penalty", minimum=-2, maximum=2, step=0.1)
-    add(gr.Slider, "frequency_penalty", "Frequency penalty", minimum=-2, maximum=2, step=0.1)
 
 
 def _build_guide(add: Callable[..., None], made: Controls) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+from ui.run.engines import EngineRules
 
 MOST_DRAFTS = 64
 MOST_SECONDS = 1e6  # no real step takes longer
@@ -25,12 +26,13 @@ class Figures:
         self._settings: dict[str, Any] = {}
         self._sums: dict[str, float] = {}
         self._tokens = 0
+        self._engines = EngineRules()
         self._of: dict[int, dict[str, Any]] = {}  # by the number of a step's event
 
     def of(self, events: Sequence[Event], number: int) -> dict[str, Any] | None:
         """The figures of the step that event `number` ends: `round` has those of the step,
-        `sums` those of all steps so far, and `luck` the exact α, if it is known. None for an
-        event of another kind."""
+        `sums` those of all steps so far, `luck` the exact α, if it is known, and `engines` what
+        the rules of other engines would accept. None for an event of another kind."""
         with self._lock:
             while self._counted <= number:
                 self._add(self._counted, events[self._counted])
@@ -55,8 +57,10 @@ class Figures:
             self._sums["drafted"] += more
             self._sums["siblings"] += rejected
             self._sums["discarded"] += more - rejected
-        judged = _proposed(own)[: int(step["judged"])]
+        drafts = _proposed(own)[:MOST_DRAFTS]
+        judged = drafts[: int(step["judged"])]
         argmax = self._settings.get("draft_sampling") == "argmax"
+        self._engines.add(drafts, len(judged), drawn=not argmax)
         # The acceptance probabilities, and those if the draft tokens had been chosen otherwise.
         alphas = _probs(judged, "expected_accept")
         others = _probs(judged, "sampled_accept" if argmax else "argmax_accept")
@@ -64,6 +68,7 @@ class Figures:
             "round": step | {"alphas": alphas, "others": others},
             "sums": self._sums | {"time": event.time or 0.0, "tokens": self._tokens},
             "luck": self._luck(),
+            "engines": self._engines.found(self._settings),
         }
 
     def _luck(self) -> dict[str, Any] | None:

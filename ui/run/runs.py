@@ -15,13 +15,13 @@ from typing import Any
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
-from naive_speculate.serving.protocol import Deliver, Reader, Request, Unavailable
+from naive_speculate.serving.protocol import Deliver, Item, Reader, Request, Unavailable
+from naive_speculate.serving.visit import for_visitor
 from ui.host.visitors import (
     GUIDING,
     STARTING,
     TOTAL_BYTES,
     VISITOR_BYTES,
-    Trouble,
     give_back,
     unfetched,
     visitor,
@@ -72,7 +72,7 @@ async def request_of(settings: Settings) -> Request:
     try:
         return await asyncio.wrap_future(GUIDING.submit(make, Reader(*visitor())))
     except Unavailable as error:
-        raise Trouble(str(error)) from None
+        raise for_visitor(error) from None
 
 
 def _next_serial() -> int:
@@ -180,12 +180,10 @@ class Run:
             begin(self.cancel, self._take)
 
     def _check_turn(self, turn: Future[None]) -> None:
-        if isinstance(error := turn.exception(), Unavailable):
-            error = Trouble(str(error))
-        if isinstance(error, Exception):  # the reader of the batches shows it
-            self._take(error)
+        if isinstance(error := turn.exception(), Exception):  # the reader of the batches shows it
+            self._take(for_visitor(error))
 
-    def _take(self, delivered: list[Event] | Exception | None) -> None:
+    def _take(self, delivered: Item) -> None:
         """Receive events, an error, or None at the end from the decoder."""
         if isinstance(delivered, list):
             self.crowded = self.crowded or len(_live) > 1

@@ -1,21 +1,23 @@
 """A visitor's settings: the controls' values as one record, and as the query string of a link."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from itertools import accumulate
 from operator import mul
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, FiniteFloat, ValidationError
 from pydantic.dataclasses import dataclass
 
 from naive_speculate.events.trace import Trace
+from naive_speculate.sampling.options import Option, options_of
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Request
 from naive_speculate.speculate.draft import DRAFTERS
-from naive_speculate.speculate.sequence import Detail, DraftSampling
+from naive_speculate.speculate.sequence import Detail
 from naive_speculate.speculate.tree import MAX_NODES, parse_tree
 from naive_speculate.speculate.verify import VERIFIERS
 from ui.checks import first_problem
@@ -26,12 +28,37 @@ TITLES = {"choice": "One of these texts", "regex": "A regular expression", "json
 """The page's kinds of guides, by the library's names."""
 
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-Seed = Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)]
+_NoneIfEmpty = BeforeValidator(lambda value: None if value == "" else value)
+Seed = Annotated[int | None, _NoneIfEmpty]
+T = TypeVar("T")
+
+
+OF_PARAMS = {name: each for name, each in options_of(SamplingParams).items() if each.title}
+OF_REQUEST = {name: each for name, each in options_of(Request).items() if each.title}
+OPTIONS = OF_PARAMS | OF_REQUEST
+"""The library's options that have a control on the page: numbers, flags and names."""
+
+
+def type_of(option: Option) -> Any:
+    """The type of an option's setting, which a control or a link gives."""
+    kind: Any = FiniteFloat if option.form is float else option.form
+    return Annotated[kind | None, _NoneIfEmpty] if option.default is None else kind
+
+
+def with_options(cls: type[T], options: Iterable[Option]) -> type[T]:
+    """Add a field for each option that the class has no field of its own for."""
+    for option in options:
+        if option.name not in cls.__annotations__:
+            cls.__annotations__[option.name] = type_of(option)
+            setattr(cls, option.name, option.default)
+    return cls
 
 
 @dataclass(frozen=True)
+@partial(with_options, options=OPTIONS.values())
 class Settings:
-    """A run's settings, named as in the library.
+    """A run's settings, named as in the library. Those that need no code of the page are added
+    from the library's options.
 
     `num_draft_tokens` is ignored if `auto` is on. `stop` has one string per line. Without `seed`
     a random one is drawn. `guided` is the kind of guide, empty for none; `guided_text` is the
@@ -42,19 +69,12 @@ class Settings:
     prompt: Text = ""
     verify_strategy: Text = "speculative_sampling"
     drafter: Text = ""
-    draft_sampling: Text = "sampled"
     tree: Text = ""
     num_draft_tokens: int = 5
     auto: bool = False
     temperature: FiniteFloat = 0.7
     max_tokens: int = 120
     seed: Seed = 0
-    top_p: FiniteFloat = 1.0
-    top_k: int = -1
-    min_p: FiniteFloat = 0.0
-    repetition_penalty: FiniteFloat = 1.0
-    presence_penalty: FiniteFloat = 0.0
-    frequency_penalty: FiniteFloat = 0.0
     stop: Text = ""
     ignore_eos: bool = False
     guided: Text = ""
@@ -69,7 +89,7 @@ class Settings:
 
     def params(self) -> SamplingParams:
         """The library's parameters; a ValueError names the field that is out of range."""
-        same = {name: getattr(self, name) for name in ALIKE}
+        same = {name: getattr(self, name) for name in OF_PARAMS}
         stop = [
             line.replace("\\n", "\n") for line in self.stop.split("\n") if line
         ]  # as in the control's help
@@ -93,11 +113,11 @@ class Settings:
             num_draft_tokens=self.window,
             verify_strategy=self.verify_strategy,
             drafter=self.drafter or None,
-            draft_sampling=cast(DraftSampling, self.draft_sampling),
             tree=self.tree.strip() or None,
             detail=detail,
             chat=self.chat,
             shrink_in_batch=shrink_in_batch,
+            **{name: getattr(self, name) for name in OF_REQUEST},
         )
 
     def query(self, usual: "Settings") -> str:
@@ -107,10 +127,6 @@ class Settings:
         return urlencode({name: "" if value is None else value for name, value in changed.items()})
 
 
-ALIKE = {field.name for field in fields(Settings)} & {
-    field.name for field in fields(SamplingParams)
-} - {"stop"}
-"""Settings with the same name and meaning in the library."""
 NOTHING = Settings(
     prompt="", seed=None
 )  # settings relative to which a link contains the prompt and the seed
@@ -132,9 +148,9 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     choices: dict[str, Collection[str]] = {
         "verify_strategy": VERIFIERS,
         "drafter": ["", *DRAFTERS],
-        "draft_sampling": get_args(DraftSampling),
         "guided": ["", *TITLES],
     }
+    choices |= {each.name: each.among for each in OPTIONS.values() if each.among}
     for name, known in choices.items():
         if name in linked and linked[name] not in known:
             raise ValueError(

@@ -21,6 +21,7 @@ from ui.host.catalog import DECODING, Catalog
 from ui.host.process import payload
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
+from ui.run.engines import RULES
 from ui.run.pairs import choices
 from ui.run.recorded import TOO_LARGE
 from ui.run.runs import Run, Runs, request_of
@@ -61,7 +62,7 @@ class Workbench:
                     aside = gr.Column(elem_classes="ns-aside")
                     with aside, gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
                         build_panel()
-                build_board()
+                build_board(RULES)
                 self.others = build_strategies(runs)
                 build_waterfall()
                 models = gr.HTML(html_template="${value}", apply_default_css=False, elem_id="about")

@@ -1,5 +1,5 @@
 """Loads draft heads in three layouts: that of the EAGLE authors, that of vLLM's speculators, and
-our own; and block drafters.
+our own; block drafters; and assistants.
 
 The first two name a layer's weights as transformers does: `midlayer.*` (the authors) or
 `layers.0.*` (speculators, which may have more layers). Other tensors are `fc.weight`,
@@ -18,7 +18,8 @@ before `fc.weight`, and `norm_output` feeds back the state after `norm.weight`.
 
 A block drafter has `fc.weight`, `hidden_norm.weight`, Qwen3 or Llama layers and `norm.weight`;
 embeddings and output matrix are the target's, but it may have an `lm_head.weight` of its own,
-with `d2t` and `t2d` as above. For the two layouts of its options see `block_files.py`.
+with `d2t` and `t2d` as above. For the two layouts of its options see `block_files.py`, for Gemma
+4's assistants `assistant_files.py`.
 """
 
 import logging
@@ -31,6 +32,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from naive_speculate.infer.files import load_error
+from naive_speculate.infer.head.assistant import AssistantHead
+from naive_speculate.infer.head.assistant_files import assistant_in
 from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.infer.head.block_files import (
     Take,
@@ -85,8 +88,8 @@ def load_head(
     dtype: torch.dtype | None = None,
     executor: str = "torch",
     in_8_bits: bool = False,
-) -> DraftHead | BlockHead | ParallelHead:
-    """Load a draft head, a block drafter or a head that drafts in parallel.
+) -> DraftHead | BlockHead | ParallelHead | AssistantHead:
+    """Load a draft head, a block drafter, a head that drafts in parallel, or an assistant.
 
     Args:
         source: Hub id or local folder.
@@ -116,7 +119,7 @@ def _load(
     dtype: torch.dtype | None,
     executor: str,
     in_8_bits: bool,
-) -> DraftHead | BlockHead | ParallelHead:
+) -> DraftHead | BlockHead | ParallelHead | AssistantHead:
     config = read_config(name)
     kind = kind_of(config)
     check_keys(config, kind)
@@ -125,12 +128,16 @@ def _load(
         for key, tensor in read_tensors(name).items()
         if not key.startswith(_IGNORED_PARTS) and not key.endswith(_IGNORED)
     }
-    block = kind in BLOCK_KINDS
-    _check_tensors(stored, config, block)
-    wanted = dtype or (torch.float32 if executor == "onnx" else stored["fc.weight"].dtype)
+    block, first = kind in BLOCK_KINDS, "pre_projection" if kind == "assistant" else "fc"
+    _check_tensors(stored, config, block or kind == "assistant")
+    wanted = dtype or (torch.float32 if executor == "onnx" else stored[f"{first}.weight"].dtype)
     tensors = {
         key: t.to(device, wanted) if t.is_floating_point() else t for key, t in stored.items()
     }
+    if kind == "assistant":
+        assistant = assistant_in(_taker(tensors), config, target, name)
+        _check_all_read(tensors)
+        return assistant
     layer_config = _layer_config(config, _num_layers(tensors))
     weights = _weights(tensors, config, layer_config, target, block)
     layers = (block_layers if block else target_layers)(config, weights, target)

@@ -42,7 +42,7 @@ def is_head(source: str | Path) -> bool:
         return (
             declares_head(config)
             or declares_block(config)
-            or _declares_assistant(config)
+            or declares_assistant(config)
             or (is_path(name) and "fc.weight" in _tensor_names(name))
         )
     except (
@@ -75,21 +75,18 @@ def declares_block(config: Mapping[str, Any]) -> bool:
     )
 
 
-def _declares_assistant(config: Mapping[str, Any]) -> bool:
+def declares_assistant(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration declares an assistant of Gemma 4."""
     return config.get("model_type") in ("gemma4_assistant", "gemma4_unified_assistant")
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
-    """The kind of a drafter, one of `KINDS`. Raises a `ValueError` that names
+    """The kind of a drafter: "assistant", or one of `KINDS`. Raises a `ValueError` that names
     another one."""
     names = [str(name) for name in config.get("architectures") or ()]
     declared = config.get("speculators_model_type")
-    if _declares_assistant(config):
-        raise ValueError(
-            f"it is a {str(config['model_type'])!r:.80}, a drafter without keys and values of its"
-            " own: it attends to its target's, which is not supported; transformers' generate"
-            " takes it as assistant_model"
-        )
+    if declares_assistant(config):
+        return "assistant"
     if declared == "mtp":
         raise ValueError(
             "it is an 'mtp' drafter of speculators, a layer of its target: write it into the"

@@ -24,6 +24,16 @@ aux_hidden_state_layer_ids block_size dflash_config final_logit_softcapping
 input_embedding_scale is_causal mask_token_id output_multiplier sample_from_anchor shift_label
 sliding_window_non_causal target_layer_ids
 """
+_ASSISTANT = """
+backbone_hidden_size centroid_intermediate_top_k model_type num_centroids text_config
+tie_word_embeddings use_ordered_embeddings
+"""
+_LAYERS_OF_ASSISTANT = """
+global_head_dim head_dim hidden_size intermediate_size layer_types model_type num_attention_heads
+num_hidden_layers num_kv_shared_layers per_layer_config rms_norm_eps rope_parameters sliding_window
+use_bidirectional_attention vocab_size
+"""
+"""Read in `assistant_files.py`, at the top level and in `text_config`."""
 _BY_KIND = {
     "eagle3": "",
     "peagle": "mask_token_id",
@@ -52,7 +62,8 @@ _REASONS = {
         gradient_checkpointing loss_function pretraining_tp use_cache""",
     "of experts, which the tensors do not have": """
         decoder_sparse_step moe_intermediate_size norm_topk_prob num_experts num_experts_per_tok
-        num_local_experts output_router_logits router_aux_loss_coef router_jitter_noise""",
+        num_local_experts output_router_logits router_aux_loss_coef router_jitter_noise
+        top_k_experts""",
     "a prediction of acceptance, which verification does not need": """
         confidence_head_with_markov enable_confidence_head""",
     "passes of engines that resolve a block in parallel; here it is drawn in order": """
@@ -81,11 +92,34 @@ _ONLY: dict[str, Any] = {
     "position_embedding_type": "rope",
 }
 """Options of which only one value is computed, most of them of ModelOpt's heads."""
+_REASONS_OF_ASSISTANT = {
+    "of keys and values, which are the target's": """
+        attention_k_eq_v num_global_key_value_heads num_key_value_heads""",
+    "of frequencies that change with the length, which are not supported": """
+        max_position_embeddings""",
+    "transformers' own class does not apply it": "final_logit_softcapping",
+    "the top level's decides": "tie_word_embeddings",
+}
+"""Keys of an assistant's `text_config`."""
+_IGNORED_OF_ASSISTANT = {key for keys in _REASONS_OF_ASSISTANT.values() for key in keys.split()}
+_ONLY_OF_ASSISTANT: dict[str, Any] = {
+    "attention_bias": False,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size_per_layer_input": 0,
+    "vocab_size_per_layer_input": 0,
+    "enable_moe_block": False,
+    "use_double_wide_mlp": False,
+}
 
 
 def check_keys(config: Mapping[str, Any], kind: str) -> None:
     """Raise a `ValueError` that names a key of a drafter's configuration which is neither read
     nor known not to matter."""
+    if kind == "assistant":
+        _check(config, set(_ASSISTANT.split()), "")
+        read = set(_LAYERS_OF_ASSISTANT.split()) | _IGNORED_OF_ASSISTANT
+        _check(config.get("text_config") or {}, read, "text_config.", _ONLY_OF_ASSISTANT)
+        return
     read = {*_LAYER.split(), *_BY_KIND[kind].split()}
     read |= set((_BLOCK + " draft_vocab_size" if kind in BLOCK_KINDS else _EAGLE).split())
     _check(config, read | {"transformer_layer_config"}, "")
@@ -98,13 +132,13 @@ def check_keys(config: Mapping[str, Any], kind: str) -> None:
     )
 
 
-def _check(section: Any, read: set[str], name: str) -> None:
+def _check(section: Any, read: set[str], name: str, only: Mapping[str, Any] = _ONLY) -> None:
     if not isinstance(section, Mapping):
         raise ValueError(f"{name.rstrip('.')} must be a mapping, got {section!r:.80}")
     for key, value in section.items():
-        if key in _ONLY:
-            if value is not None and value != _ONLY[key]:
-                raise ValueError(f"{name}{key} is {value!r:.80}, only {_ONLY[key]!r} is supported")
+        if key in only:
+            if value is not None and value != only[key]:
+                raise ValueError(f"{name}{key} is {value!r:.80}, only {only[key]!r} is supported")
         elif key not in read | _IGNORED and not (value is None or value is False or value == []):
             raise ValueError(
                 f"its configuration has {name}{key} = {value!r:.80}, which is not read: the drafts"

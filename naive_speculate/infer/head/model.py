@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from naive_speculate.infer.device import on_device
+from naive_speculate.infer.head.assistant import AssistantHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.blocks import width_of
 from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs, Place
@@ -218,7 +219,7 @@ def _dropped(matrix: torch.Tensor) -> torch.Tensor:
 
 def check_head(head: Any, target: Any) -> None:
     """Raise a `ValueError` naming the difference for a head that was made for another target."""
-    if not isinstance(head, Head):
+    if not isinstance(head, (Head, AssistantHead)):
         raise ValueError(f"head must be a DraftHead, which load_pair loads, got {head!r:.80}")
     for what, expected in (
         ("hidden_size", head.target_hidden_size),
@@ -233,3 +234,5 @@ def check_head(head: Any, target: Any) -> None:
         raise ValueError(
             f"head {head.name!r} reads layer {max(head.layers)} of its target, this one has {depth}"
         )
+    if isinstance(head, AssistantHead):
+        head.sources(target)

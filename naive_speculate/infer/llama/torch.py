@@ -150,7 +150,7 @@ class TorchLlama:
             queries_keys = torch.cat(
                 [self.norm(queries, layer.q_norm), self.norm(keys, layer.k_norm)], dim=1
             )
-        queries, keys = _rotated(queries_keys, *rotation).split(heads, dim=1)
+        queries, keys = rotated(queries_keys, *rotation).split(heads, dim=1)
         return queries, keys, values
 
     def norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -158,7 +158,7 @@ class TorchLlama:
         return F.rms_norm(hidden, weight.shape, weight, self.shape.norm_epsilon)
 
 
-def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+def rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotate each pair of the first and second half of the head's dimensions (RoFormer, arXiv
     2104.09864)."""
     first, second = states.chunk(2, dim=-1)

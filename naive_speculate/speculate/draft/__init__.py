@@ -2,6 +2,7 @@
 
 from naive_speculate.infer.head.parallel import ParallelHead
 from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.draft.assistant import AssistantDrafter
 from naive_speculate.speculate.draft.block import BlockDrafter
 from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter
 from naive_speculate.speculate.draft.head import HeadDrafter, MtpDrafter, ParallelHeadDrafter
@@ -17,6 +18,7 @@ DRAFTERS: dict[str, type[BatchDrafter]] = {
     "head": HeadDrafter,
     "block": BlockDrafter,
     "mtp": MtpDrafter,
+    "assistant": AssistantDrafter,
     "suffix": SuffixDrafter,
     "suffix+head": SuffixHeadDrafter,
     "prompt_lookup": PromptLookupDrafter,
@@ -52,6 +54,7 @@ __all__ = [
     "DRAFTERS",
     "GIVEN",
     "OWN_DRAFTERS",
+    "AssistantDrafter",
     "BatchDrafter",
     "BlockDrafter",
     "HeadDrafter",

@@ -4,7 +4,7 @@ A new drafter is a class with `propose`, and a line in the registry (`DRAFTERS` 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -107,6 +107,8 @@ class BatchDrafter:
     )
     # outputs of earlier runs, where the decoder keeps them; set after the drafter was made
     earlier: EarlierOutputs | None = None
+    # the rows of the target's cache that hold these sequences; set after the drafter was made
+    target_rows: Callable[[Sequence[SequenceState]], Any]
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         self.vocab_size = vocab_size

@@ -7,10 +7,10 @@ from naive_speculate.speculate.rules import (
     Verdict,
     Verifier,
     inside,
-    next_token_probs,
     overlap,
     pick,
 )
+from naive_speculate.speculate.verify.rejection import next_token_probs
 
 
 class BlockVerifier(Verifier):

@@ -13,7 +13,6 @@ from naive_speculate.speculate.rules import (
     count_leading,
     draw,
     draw_uniform,
-    next_token_probs,
     overlap,
     pick,
     residual,
@@ -112,3 +111,23 @@ class RejectionSampler(Sampler):
         draft could not have drawn."""
         target, draft = pick(target_probs, draft_token_ids), pick(draft_probs, draft_token_ids)
         return torch.where(draft > 0, target / draft, 0.0).clamp_max(1.0)
+
+
+def next_token_probs(
+    target_probs: Tensor,
+    draft_probs: Tensor,
+    num_accepted: Tensor,
+    lengths: Tensor,
+    scale: Tensor | None = None,
+) -> Tensor:
+    """The residual at the first rejection, or the target's distribution after a fully accepted
+    window, shape `[batch_size, vocab_size]`; target `[batch_size, k + 1, vocab_size]`, draft
+    `[batch_size, k, vocab_size]`, numbers of accepted and of all drafts int64 `[batch_size]`.
+    `scale`, shape `[batch_size]`, multiplies the target before the draft is subtracted."""
+    rows = torch.arange(len(num_accepted), device=num_accepted.device)
+    target = target_probs[rows, num_accepted]
+    if draft_probs.shape[1] == 0:
+        return target
+    rejected_at = num_accepted.clamp_max(draft_probs.shape[1] - 1)
+    rest = residual(target, draft_probs[rows, rejected_at], scale)
+    return torch.where((num_accepted == lengths)[:, None], target, rest)

@@ -11,9 +11,9 @@ from naive_speculate.speculate.rules import (
     Verdict,
     Verifier,
     count_leading,
-    next_token_probs,
     pick,
 )
+from naive_speculate.speculate.verify.rejection import next_token_probs
 
 
 class SampleMatchVerifier(Verifier):

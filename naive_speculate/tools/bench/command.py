@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -71,42 +71,40 @@ _WIDTH = 160  # of tables written to a file or a pipe
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate bench", description=__doc__)
     add_models(parser)
-    add = adder(parser)
+    json_only = "print the numbers as JSON and nothing else on standard output"
+    adder(parser)("--json", json_only, action="store_true")
+    title = "prompts: plain decoding and every window"
+    _add_prompts(adder(parser.add_argument_group(title)))
+    title = "questions instead of prompts: plain decoding and drafters, by category"
+    _add_suite(adder(parser.add_argument_group(title)))
+    return parser
+
+
+def _add_prompts(add: Callable[..., None]) -> None:
     add("--prompts FILE", "one prompt per line (default: eight beginnings)", lines_of_file, PROMPTS)
-    add("--new-tokens N", "tokens to generate (default 96)", positive, 96)
-    add("--max-draft-tokens K", "largest window (default 8)", positive, 8)
+    add("--new-tokens N", "tokens to generate", positive, 96)
+    add("--max-draft-tokens K", "largest window", positive, 8)
     add("--quick", "only the greedy comparison, with half the prompts", action="store_true")
-    add(
-        "--json",
-        "print the numbers as JSON and nothing else on standard output",
-        action="store_true",
-    )
     add("--plots FOLDER", "save plots in this folder", Path)
-    add(
-        "--write-costs FILE",
-        'save step costs for num_draft_tokens="auto" and the fastest drafter',
-        Path,
-    )
-    suites = "questions instead of prompts: plain decoding and drafters, by category"
-    add = adder(parser.add_argument_group(suites))
+    costs = 'save step costs for num_draft_tokens="auto" and the fastest drafter'
+    add("--write-costs FILE", costs, Path)
+
+
+def _add_suite(add: Callable[..., None]) -> None:
     add("--suite FILE", 'JSON lines with "category" and "turns", as in Spec-Bench', Path)
-    some = (
+    drafters = (
         "drafters, besides plain decoding, also as head:argmax, and with trees as head:4x2x1"
         " (default: all)"
     )
-    add("--drafters D,D…", some)
+    add("--drafters D,D…", drafters)
     add("--num-draft-tokens K,K…", "draft tokens per step, or auto (default: 5)", windows, [5])
-    add(
-        "--transformers",
-        "also transformers' plain, assisted and prompt lookup generation",
-        action="store_true",
-    )
+    theirs = "also transformers' plain, assisted and prompt lookup generation"
+    add("--transformers", theirs, action="store_true")
     add("--max-tokens N", "most tokens per answer", positive, 128)
     add("--temperature X", "0 compares the texts too", number, 0.0)
     add("--limit N", "questions per category (default: all)", positive)
     add("--threads N", "number of threads (default: as for decoding)", positive)
     add("--svg FILE", "save a plot in this file", Path)
-    return parser
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -8,7 +8,6 @@ import torch
 
 from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.serving import LocalEngine
-from naive_speculate.serving.run_records import ObservedEngine
 from naive_speculate.tools.doctor import read
 from tests import engine_samples as samples
 from ui.experiments import compare_texts, doctor
@@ -148,17 +147,14 @@ def test_the_first_pair_that_has_a_draft_model_judges_and_a_word_is_no_abandoned
     catalog, small_decoder
 ):
     outcomes = []
-    watched = ObservedEngine(
-        catalog.of("").engine, [lambda record: outcomes.append(record.outcome)]
-    )
     alone = LocalEngine(
         SpeculativeDecoder(
             ModelPair(small_decoder.pair.target, tokenizer=small_decoder.pair.tokenizer)
         )
     )
-    assert judge(
-        Catalog({"alone": ServedPair(alone), "small": ServedPair(watched)}), ASKED
-    ) == judge(catalog, ASKED)
+    pairs = {"alone": ServedPair(alone), "small": catalog.of("")}
+    watched = Catalog(pairs, observers=[lambda visit: outcomes.append(visit.outcome)])
+    assert judge(watched, ASKED) == judge(catalog, ASKED)
     alone.close()
     assert len(outcomes) == 2
     assert "abandoned" not in outcomes

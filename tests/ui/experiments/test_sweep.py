@@ -99,7 +99,7 @@ def test_a_sweep_runs_every_prompt_with_every_k_and_one_seed_is_enough_at_temper
     assert made == [(0.0, 1, 2, 2), (0.0, 4, 2, 2), (1.0, 1, 2, 4), (1.0, 4, 2, 4)]
 
 
-def test_a_hiccup_of_the_machine_does_not_count_and_short_steps_do_not_pass_for_undisturbed_long_ones():
+def test_a_hiccup_of_the_machine_does_not_count_and_short_steps_are_not_taken_for_long_ones():
     trace = run([(4, 2)] * 20)
     assert step_seconds(trace) == pytest.approx(0.015)
     assert draft_seconds(trace) == pytest.approx(0.001)
@@ -141,7 +141,7 @@ def test_the_best_k_is_named_where_it_is_clear_and_a_tie_where_not():
     assert [ks_in_words(ks, [1, 4, 6, 8]) for ks, _ in words] == [said for _, said in words]
 
 
-def test_maps_mark_each_k_that_may_be_the_best_keep_their_axes_while_they_fill_and_say_what_they_show():
+def test_maps_mark_each_k_that_may_be_the_best_and_keep_their_axes_while_they_fill():
     figure = drawn(speedup_map(cells(CLEAR), KS, TEMPERATURES))
     (first, third), (second, _) = figure.data[0].text
     assert ("★" in first, "1.78–1.82" in second) == (False, True)
@@ -237,7 +237,7 @@ def test_what_was_measured_before_stays_until_a_run_has_a_result():
     assert second[-1] == to_csv(cells(CLEAR))
 
 
-def test_csv_and_table_have_a_line_for_every_cell_with_the_best_k_marked_and_the_last_word_is_said():
+def test_csv_and_table_have_a_line_for_every_cell_with_the_best_k_marked():
     rows = list(csv.DictReader(io.StringIO(to_csv(cells(CLEAR)))))
     best = [(r["temperature"], r["k"], r["best"]) for r in rows]
     assert best == [
@@ -311,7 +311,7 @@ def samples(times: dict[tuple[int, int], list[float]]) -> list[BatchSample]:
 FAST, EVEN, SLOW = [1.5, 1.6, 1.55, 1.52], [1.0, 1.1, 0.9, 1.02], [0.7, 0.72, 0.69, 0.7]
 
 
-def test_only_rounds_in_which_all_texts_were_decoded_count_compared_with_plain_ones_of_the_same_size_and_turn():
+def test_only_rounds_with_all_texts_decoded_count_against_plain_ones_of_the_same_size_and_turn():
     # The second text joins at 2 and the first ends at 5; alone, each is ten times as quick.
     first = rounds(1, seconds=0.001) + rounds(2, 3, 4, 5, seconds=0.01, kept=1)
     second = rounds(2, 3, 4, 5, seconds=0.01, kept=2) + rounds(6, 7, seconds=0.001)

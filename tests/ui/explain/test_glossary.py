@@ -15,6 +15,7 @@ from ui.explain.glossary import TERMS, glossary, linked
 from ui.explain.inspector import words
 from ui.host.catalog import TALES, Catalog, ServedPair
 from ui.run.pairs import CODE, MODEL_CARD, documents, models_in_short, models_markup, size
+from ui.run.settings import OPTIONS
 from ui.run.stage import TILES, template
 
 KEYS = {term.key for term in TERMS}
@@ -24,6 +25,7 @@ LINK = re.compile(r"#term-([\w-]+)")
 def linked_from_the_page() -> set[str]:
     sources = [template(), *(path.read_text() for path in (ROOT / "lessons").glob("*.md"))]
     sources += [path.read_text() for path in (ROOT.parent / "ui").rglob("*.py")]
+    sources += [option.help for option in OPTIONS.values()]
     found = {key for source in sources for key in LINK.findall(source)}
     return found | {term for _, term, _ in BOARD.values()} | set(TILES.values())
 

@@ -139,7 +139,8 @@ SAID = [
     *((one(PROPOSED, {"drafter": "suffix+head"}, draft_prob=1.0, copied_from=source), PROPOSED, words)
       for source, words in ((3, "was copied from similar earlier text"), (None, "The draft head proposed"))),
     *((one(PROPOSED, {"drafter": way}, draft_prob=0.6), PROPOSED, f"The {who} proposed")
-      for way, who in (("model", "draft model"), ("head", "draft head"), ("mtp", "MTP layer"))),
+      for way, who in (("model", "draft model"), ("head", "draft head"), ("mtp", "MTP layer"),
+                       ("assistant", "assistant"))),
     (one(), REJECTED, NO_NUMBERS),
     *((one(draft_prob=0.7, target_prob=p, accept_prob=p / 0.7, uniform=u), REJECTED, words)
       for p, u in ((1e-9, 0.996), (0.00004, 0.9))

@@ -5,6 +5,7 @@ import asyncio
 import threading
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -13,8 +14,8 @@ from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request, Unavailable
 from naive_speculate.serving.protocol import Reader
-from naive_speculate.serving.run_records import ObservedEngine
 from naive_speculate.serving.turns import Pool
+from naive_speculate.serving.visit import Visit
 from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
 from ui.host.errors import MOST_CHARACTERS, Page
 from ui.host.measuring import BUSY, CAME, SHORT, NotMeasured, in_turn
@@ -26,31 +27,26 @@ REQUEST = Request(
 )
 
 
-class Watched:
-    """An engine that records its requests, and calls `then` with every list of events."""
-
-    def __init__(self, engine):
-        self.engine, self.asked, self.then = engine, [], lambda: None
-
-    def submit(self, request, cancel=None, *reader):
-        self.asked.append(request)
-        for events in self.engine.submit(request, cancel, *reader):
-            yield events
-            self.then()
-
-    def __getattr__(self, name):
-        return getattr(self.engine, name)
-
-
 TOKENS = 24
 
 
 @pytest.fixture
-def engine(tiny_engine, monkeypatch):
-    """Measured over fewer tokens, and once however busy the machine is."""
+def watched(monkeypatch):
+    """The requests of measurements, and what to call with every list of their events. Measured
+    over fewer tokens, and once however busy the machine is."""
+    found = SimpleNamespace(asked=[], then=lambda: None)
+
+    class Watched(Visit):
+        def submit(self, *args):
+            found.asked.append(self.request)
+            for events in super().submit(*args):
+                yield events
+                found.then()
+
+    monkeypatch.setattr("ui.host.measuring.Visit", Watched)
     monkeypatch.setattr("ui.host.measuring.MOST_TOKENS", TOKENS)
     monkeypatch.setattr("ui.host.measuring.MOST_REPEATS", 1)
-    return Watched(tiny_engine)
+    return found
 
 
 @pytest.fixture
@@ -59,22 +55,23 @@ def records():
 
 
 @pytest.fixture
-def catalog(engine, records):
-    return Catalog({"pair": ServedPair(ObservedEngine(engine, [records.append]), engine)})
+def catalog(tiny_engine, watched, records):
+    pairs = {"pair": ServedPair(tiny_engine, measurable=True)}
+    return Catalog(pairs, observers=[records.append])
 
 
 def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again_and_plain_decoding_against_itself(
-    catalog, engine, records
+    catalog, watched, records
 ):
     """First the whole run without drafts, for those who follow it."""
     for lane, first in ((None, TOKENS), ([], REQUEST.params.max_tokens)):
-        engine.asked.clear()
+        watched.asked.clear()
         found = catalog.measure("", REQUEST, lane)
         assert all(
             request.prompt == REQUEST.prompt and request.params.seed == 5
-            for request in engine.asked
+            for request in watched.asked
         )
-        asked = [(request.num_draft_tokens, request.params.max_tokens) for request in engine.asked]
+        asked = [(request.num_draft_tokens, request.params.max_tokens) for request in watched.asked]
         assert asked == [(0, first), (3, TOKENS), (0, TOKENS)]
         assert 0 < found.low <= found.value <= found.high
         assert found.machine
@@ -86,14 +83,14 @@ def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again_and_plain_
 
 
 def test_while_others_decode_nothing_is_measured_and_one_who_decodes_past_the_catalog_ends_it_too(
-    catalog, engine
+    catalog, watched, tiny_engine
 ):
     cancel = threading.Event()
 
     def come() -> None:
         if not others:
             others.append(
-                engine.engine.submit(
+                tiny_engine.submit(
                     Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel
                 )
             )
@@ -103,19 +100,19 @@ def test_while_others_decode_nothing_is_measured_and_one_who_decodes_past_the_ca
     next(others[0])
     with pytest.raises(NotMeasured, match=BUSY) as why:
         catalog.measure("", REQUEST)
-    assert (why.value.again, engine.asked) == (True, [])
+    assert (why.value.again, watched.asked) == (True, [])
     cancel.set()
     list(others.pop())
     cancel.clear()
-    engine.then = come
+    watched.then = come
     with pytest.raises(NotMeasured, match=CAME):
         catalog.measure("", REQUEST)
-    assert len(engine.asked) == 1
+    assert len(watched.asked) == 1
     cancel.set()
     list(others[0])
 
 
-def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, engine, records):
+def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, watched, records):
     loads, came = [], threading.Event()
 
     def come() -> None:
@@ -130,20 +127,20 @@ def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, engin
                 )
             )
 
-    engine.then = come
+    watched.then = come
     with pytest.raises(NotMeasured, match=CAME) as why:
         catalog.measure("", REQUEST)
     assert why.value.again
     assert (loads[0].running, loads[0].waiting) == (0, 0)
     assert len(records) == 1
-    assert [request.num_draft_tokens for request in engine.asked].count(
+    assert [request.num_draft_tokens for request in watched.asked].count(
         3
     ) == 0  # nothing after the one that was cut
-    engine.then = lambda: None
+    watched.then = lambda: None
     assert catalog.measure("", REQUEST).value > 0
 
 
-def test_a_run_that_is_refused_does_not_end_it(catalog, engine):
+def test_a_run_that_is_refused_does_not_end_it(catalog, watched):
     refused = []
 
     def come() -> None:
@@ -151,14 +148,14 @@ def test_a_run_that_is_refused_does_not_end_it(catalog, engine):
             catalog.start("", Request([1] * 5000), threading.Event(), lambda _: None)
         refused.append(why.value)
 
-    engine.then = come
+    watched.then = come
     assert catalog.measure("", REQUEST).value > 0
     assert refused
 
 
-def test_why_there_is_no_figure_and_another_try_will_not_help(catalog, engine):
-    elsewhere = Catalog({"pair": ServedPair(engine)})
-    never = Catalog({"pair": ServedPair(engine, engine)}, measuring=False)
+def test_why_there_is_no_figure_and_another_try_will_not_help(catalog, watched, tiny_engine):
+    elsewhere = Catalog({"pair": ServedPair(tiny_engine)})
+    never = Catalog({"pair": ServedPair(tiny_engine, measurable=True)}, measuring=False)
     short = Request([1], SamplingParams(max_tokens=3, ignore_eos=True), num_draft_tokens=0)
     for measure, request, said in (
         (elsewhere.measure, REQUEST, ELSEWHERE),
@@ -166,7 +163,7 @@ def test_why_there_is_no_figure_and_another_try_will_not_help(catalog, engine):
         (never.events, REQUEST, NEVER),
         (catalog.measure, short, SHORT),
     ):
-        assert engine.asked == []
+        assert watched.asked == []
         with pytest.raises(NotMeasured) as why:
             measure("", request)
         assert (str(why.value), why.value.again) == (said, False)
@@ -185,12 +182,12 @@ def ended(catalog, saved):
     return run
 
 
-def test_a_run_is_measured_once_and_its_trace_keeps_it(ended, engine):
+def test_a_run_is_measured_once_and_its_trace_keeps_it(ended, watched):
     said = speedup_of(ended, asked=False)
     assert said["speedup"]["value"] > 0
-    count = len(engine.asked)
+    count = len(watched.asked)
     assert speedup_of(ended, asked=True) == said
-    assert len(engine.asked) == count
+    assert len(watched.asked) == count
     assert ended.trace[-1].speedup.value == said["speedup"]["value"]
     reopened = Run(Trace.from_jsonl(ended.trace.to_jsonl()))
     assert speedup_of(reopened, asked=False) == said

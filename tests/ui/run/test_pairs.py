@@ -15,8 +15,9 @@ from naive_speculate import SamplingParams
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, Request
 from naive_speculate.serving.protocol import About
+from naive_speculate.serving.visit import Trouble
 from naive_speculate.speculate.draft import DRAFTERS
-from ui.host.catalog import TALES, Catalog, ServedPair, Trouble
+from ui.host.catalog import TALES, Catalog, ServedPair
 from ui.host.deferred import DeferredEngine, expected
 from ui.page import build_page
 from ui.run.controls import drafter_choices
@@ -29,8 +30,8 @@ LOADING = "SmolLM2 is loading. Its runs start as soon as it is ready."
 def awaiting(make: Callable[[], Engine], other: Engine) -> Catalog:
     engine = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
     pairs = {
-        "SmolLM2": ServedPair(engine, engine, "classroom"),
-        "bundled": ServedPair(other, other, "classroom"),
+        "SmolLM2": ServedPair(engine, measurable=True, filter_words="classroom"),
+        "bundled": ServedPair(other, measurable=True, filter_words="classroom"),
     }
     return Catalog(pairs, deferred={"SmolLM2": engine})
 
@@ -90,7 +91,10 @@ def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default_and_is_what_was_
         tales = DeferredEngine(
             "bundled", expected(None, 4), lambda: small_engine, 4, on_demand=True
         )
-        pairs = {"SmolLM2": ServedPair(first, first), "bundled": ServedPair(tales, tales)}
+        pairs = {
+            "SmolLM2": ServedPair(first, measurable=True),
+            "bundled": ServedPair(tales, measurable=True),
+        }
         catalog = Catalog(pairs, deferred={"SmolLM2": first, "bundled": tales})
         assert list(catalog.labels.values()) == ["SmolLM2", TALES]
         catalog.load_later()
@@ -146,7 +150,7 @@ def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_d
 
 
 def test_a_drafter_that_a_pair_lacks_is_refused_in_the_page_s_words(small_engine):
-    served = ServedPair(small_engine, small_engine, "classroom")
+    served = ServedPair(small_engine, filter_words="classroom")
     with pytest.raises(
         ValueError,
         match=r"^drafter must be one of Draft model, .*Prompt",
@@ -169,6 +173,7 @@ def test_the_menu_has_what_the_pair_has_what_it_takes_for():
     assert drafters("draft", "head") == ["model", "head", "suffix", "suffix+head", "prompt_lookup"]
     assert drafters("block") == ["block", "suffix", "prompt_lookup"]
     assert drafters("mtp") == ["mtp", "suffix", "prompt_lookup"]
+    assert drafters("assistant") == ["assistant", "suffix", "prompt_lookup"]
 
 
 def test_each_choice_says_in_a_second_line_what_it_is():

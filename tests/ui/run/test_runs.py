@@ -163,7 +163,7 @@ def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
     live.cancel.set()
 
 
-def test_a_dropped_run_leaves_the_one_before_ids_that_are_no_ids_find_nothing_and_an_opened_run_is_given_to_one_visitor():
+def test_a_dropped_run_leaves_the_one_before_and_an_opened_run_is_given_to_one_visitor():
     runs, before, broken = Runs(), Run(), Run()
     runs.add("visitor", before)
     runs.add("visitor", broken)

@@ -42,7 +42,7 @@ def from_link(query: str) -> dict:
     return from_query(dict(parse_qsl(query, keep_blank_values=True)))
 
 
-def test_a_link_reproduces_the_settings_names_only_what_is_unusual_and_without_settings_the_page_keeps_its_own():
+def test_a_link_reproduces_the_settings_and_names_only_what_is_unusual():
     numbers = {
         "num_draft_tokens": 3,
         "auto": True,
@@ -150,7 +150,7 @@ UNSAYABLE = [
 NONSENSE = [{"temperature": "<b>"}, {"max_tokens": [1]}, {"stop": 5}, {"num_draft_tokens": {}}]
 
 
-def test_traces_that_say_too_little_or_nonsense_or_have_a_guide_that_the_controls_cannot_say_give_none():
+def test_traces_that_say_too_little_or_nonsense_or_have_a_guide_without_controls_give_none():
     assert (
         settings_of(Trace([Event(EventKind.BONUS)]))
         is settings_of(Trace([Event(EventKind.STARTED, schema_version=1)]))
@@ -160,7 +160,7 @@ def test_traces_that_say_too_little_or_nonsense_or_have_a_guide_that_the_control
         assert settings_of(run([(2, 1)], **odd)) is None, odd
 
 
-def test_a_link_repeats_prompt_and_seed_even_where_they_are_as_usual_and_a_copy_of_a_run_outlives_its_first_visitor(
+def test_a_link_repeats_prompt_and_seed_and_a_copy_of_a_run_outlives_its_first_visitor(
     monkeypatch,
 ):
     runs, mine = Runs(), Run(run([(2, 1)]).events, title="t")
@@ -225,7 +225,7 @@ def test_every_example_guides_a_run_to_its_end_and_comes_back_from_its_trace_and
     )
 
 
-def test_no_kind_is_no_guide_whatever_stands_in_the_field_and_texts_are_lines_that_may_hold_line_breaks():
+def test_no_kind_is_no_guide_whatever_the_field_has_and_texts_are_lines_with_line_breaks():
     assert (
         guide("", "([a-z")
         is Settings(prompt="x", guided_text="([a-z").request().params.guided_decoding
@@ -249,7 +249,7 @@ def test_a_run_without_its_guide_is_cut_after_a_while_and_waits_while_others_dec
         Catalog(catalog.pairs).events("", ASKED.request())
 
 
-def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted_as_far_as_it_was_judged(
+def test_a_run_without_its_guide_is_decoded_with_its_seed_and_counted_as_far_as_judged(
     catalog,
 ):
     assert acceptance(run([(3, 3), (3, 1), (2, 0), (0, 0)]).events) == {

@@ -22,7 +22,7 @@ from ui.run.stage import TILES, _server_functions, batch, offline_page, template
 from ui.run.strategies import GREEDY, NO_DRAFTS, NOT_RECORDED, compared_steps, markup
 
 
-def test_the_markup_has_a_place_for_every_number_and_a_key_for_every_kind_whose_colours_the_style_sheet_has():
+def test_the_markup_has_an_element_for_every_number_and_a_key_and_colours_for_every_kind():
     shown, (light, dark) = template(), variables().split(".dark")
     assert all(f">{name}</a></dt>" in shown for name in TILES)
     assert not any(sign in shown for sign in ("`", "${", "{{")), "it is no template of Gradio's"
@@ -118,7 +118,7 @@ SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 LISTS = {"draft_top": [TokenProb(1, "b", 0.5)], "target_top": [], "residual_top": []}
 
 
-def test_the_lists_of_tokens_stay_on_the_server_no_angle_bracket_reaches_the_wire_and_any_value_can_be_sent():
+def test_lists_of_tokens_stay_on_the_server_no_angle_bracket_is_sent_and_any_value_can_be():
     events = [Event(EventKind.REJECTED, text=SCRIPT, target_prob=1 / 3, **LISTS)]
     events.append(Event(EventKind.STARTED, prompt="\ud800 \u202e \u0000", seed=2**70))
     sent = batch(Run(events, title=SCRIPT))
@@ -161,7 +161,7 @@ def test_a_file_that_is_no_trace_is_refused_with_a_reason(text, reason, monkeypa
         opened("file.jsonl", text)
 
 
-def test_of_a_trace_file_the_first_sequence_is_shown_under_the_file_s_name_only_as_the_run_itself_is():
+def test_a_trace_file_s_first_sequence_is_shown_under_its_name_only_as_the_run_itself_is():
     trace = run([(2, 1)])
     events = [event.to_dict() for event in trace] + [
         event.to_dict() | {"row": 1} for event in trace

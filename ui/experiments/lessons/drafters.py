@@ -36,6 +36,7 @@ IN_SENTENCES = {
     "head": "the draft head",
     "block": "the block drafter",
     "mtp": "the MTP layer",
+    "assistant": "the assistant",
     "suffix": "suffix decoding",
     "suffix+head": "suffix decoding with the head",
     "prompt_lookup": "prompt lookup",

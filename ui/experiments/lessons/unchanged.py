@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -16,6 +17,7 @@ from pydantic import TypeAdapter
 from naive_speculate.events import OUTPUT_KINDS, EventKind, TokenProb
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
+from naive_speculate.serving.visit import Visit
 from ui.charts.figures import (
     ACCEPTED,
     DRAFT,
@@ -38,7 +40,6 @@ from ui.experiments.lessons.find_examples import (
     sampling_position,
 )
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, showing, spoken
-from ui.host.catalog import run_events
 from ui.labels import count, end_of, label, number, percent
 
 DRAWS = 1500
@@ -140,7 +141,8 @@ def censuses(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
             params, n=max(1, min(size, at_once, draws - census.draws)), seed=seed + census.draws
         )
         seen: set[int] = set()
-        for event in run_events(engine, replace(one, params=chosen, detail="none")):
+        run = Visit(replace(one, params=chosen, detail="none"))
+        for event in chain.from_iterable(run.submit(engine)):
             if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
                 seen.add(event.row)
                 (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[
@@ -153,7 +155,8 @@ def censuses(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
 
 def _expected(engine: Engine, request: Request) -> Census:
     """A census without draws: both distributions of the first token, from one run."""
-    for event in list(run_events(engine, replace(request, detail="full"))):
+    run = Visit(replace(request, detail="full"))
+    for event in list(chain.from_iterable(run.submit(engine))):
         if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top:
             return Census(event.target_top, probs(event.draft_top))
     raise ValueError("prompt leaves no room for a draft token")

@@ -1,18 +1,25 @@
-"""Lesson 2: one step, token by token: drafted, judged in one pass, and the target's own token."""
+"""Lesson 2: one step, token by token: drafted, judged in one pass, and the target's own token. It
+is the stage's drawing, with what goes into the pass and comes out of it below."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from naive_speculate.events import Event
+from markupsafe import Markup
+
+from naive_speculate.events import Event, EventKind
+from naive_speculate.events.drawing import step_svg
 from naive_speculate.events.trace import Trace
-from ui.assets import render
+from ui.assets import render, variable
 from ui.experiments.lessons.find_examples import DraftedStep, drafted_steps, full_step, text_before
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts, spoken
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, parts, spoken
 from ui.labels import count, end_of
 
 K = 4
 TOKENS = 80
 TRIES = 12
 FOLLOWING = 3
+NUMBERS = {"p": "target_prob", "q": "draft_prob", "accept": "accept_prob", "u": "uniform"}
+"""A token's numbers in the data, and in events."""
+LAYOUTS = {"wide": "lesson", "narrow": "narrow"}
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -44,7 +51,8 @@ def _data(trace: Trace, example: DraftedStep) -> Data:
 
 def _token(event: Event) -> Data:
     token = {"kind": event.kind.value, "text": event.text or event.token or ""}
-    return token if event.target_prob is None else token | {"p": event.target_prob}
+    numbers = {name: getattr(event, field) for name, field in NUMBERS.items()}
+    return token | {name: value for name, value in numbers.items() if value is not None}
 
 
 def words(data: Data) -> dict[str, str]:
@@ -67,27 +75,47 @@ def words(data: Data) -> dict[str, str]:
     }
 
 
+def _view(at: int, *more: str, lit: Sequence[str] = ()) -> View:
+    """The drawing at a time of its animation, in milliseconds (`ENDS` in assets/js/machine.js)."""
+    return parts("drawing", *more, lit=lit) | {"at": at}
+
+
 VIEWS = [
-    parts(),
-    parts(lit=["before"]),
-    parts("drafts", lit=["drafts"]),
-    parts("drafts", "columns", lit=["columns"]),
-    parts("drafts", "columns", "target", "verdicts", lit=["target"]),
-    parts("drafts", "columns", "target", "verdicts", "added", lit=["added"]),
-    parts("drafts", "columns", "target", "verdicts", "added", "after", lit=["after"]),
+    _view(0),
+    _view(0),
+    _view(1000),
+    _view(1800, "columns", lit=["columns"]),
+    _view(3200, "columns"),
+    _view(4400, "columns"),
+    _view(4400, "columns", "next", lit=["next"]),
 ]
 
 
 def markup(data: Data) -> str:
-    first, *after = data["rounds"]
-    columns = _columns(data["before"], first)
+    first, *following = data["rounds"]
+    drawings = {
+        place: Markup(step_svg(_events(data), 0, layout=layout, paint=variable))
+        for place, layout in LAYOUTS.items()
+    }
     return render(
         "lesson_step",
-        before=data["before"],
-        first=first,
-        after=after,
-        columns=columns,
+        drawings=drawings,
+        following=following,
+        columns=_columns(data["before"], first),
     )
+
+
+def _events(data: Data) -> list[Event]:
+    """The first step's events, as far as its drawing needs them."""
+    first = data["rounds"][0]
+    events = [Event(EventKind.STARTED, prompt=data["before"])]
+    for index, token in enumerate([*first["drafts"], first["added"]]):
+        numbers = {NUMBERS[name]: value for name, value in token.items() if name in NUMBERS}
+        known = {"step": 0, "index": index, "token_id": 0, "text": token["text"]} | numbers
+        if token is not first["added"]:
+            events.append(Event(EventKind.PROPOSED, **known))
+        events.append(Event(EventKind(token["kind"]), **known))
+    return events
 
 
 def _columns(before: str, first: Data) -> list[Data]:

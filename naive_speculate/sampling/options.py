@@ -1,0 +1,167 @@
+"""Options: fields of a dataclass with what users read about them. Each place where a user sets an
+option derives it from the field: the command line, the page's controls and links, and the
+endpoint for programs."""
+
+import inspect
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from textwrap import fill
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from naive_speculate.sampling.checked import allowed
+
+T = TypeVar("T")
+_KEY = "option"
+_NONE = type(None)
+
+
+@dataclass(frozen=True)
+class Option:
+    """What users read about a field.
+
+    Attributes:
+        name: The field's name.
+        default: Its default.
+        form: The type of its values: bool, int, float, str, Sequence or Mapping.
+        items: The type of a sequence's entries.
+        none: What None means; None if it is no value.
+        limits: What it may be, in words, such as "a number, from 0 to 1".
+        help: What it does, in a sentence. A link such as `(#term-seed)` leads to the page's
+            glossary.
+        more: What only programmers need; "" for nothing.
+        title: Its label on the page; None if the page has no control for it.
+        slider: Lowest and highest value and step of the page's slider; None without a slider.
+        among: Its values, if they have names.
+    """
+
+    name: str
+    default: Any
+    form: type
+    items: type | None
+    none: str | None
+    limits: str
+    help: str
+    more: str
+    title: str | None
+    slider: tuple[float, float, float] | None
+    among: Collection[str]
+
+    @property
+    def meaning(self) -> str:
+        """What it does, without links."""
+        return re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", f"{self.help} {self.more}".strip())
+
+    @property
+    def line(self) -> str:
+        """What it does and what it may be."""
+        limits = f" {self.limits[0].upper()}{self.limits[1:]}." if self.limits else ""
+        none = f" None: {self.none}." if self.none and self.none != "none" else ""
+        return f"{self.meaning}{limits}{none}"
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    more: str = "",
+    none: str = "none",
+    title: str | None = None,
+    step: float | None = None,
+    between: tuple[float, float] | None = None,
+    among: Collection[str] = (),
+) -> Any:
+    """A field that is an option; see `Option`. With a `step`, the page shows a slider, which
+    reaches from limit to limit or is `between` two values."""
+    written = (help, more, none, title, step, between, among)
+    return field(default=default, metadata={_KEY: written})
+
+
+def options_of(cls: Any) -> dict[str, Option]:
+    """The options among the fields of a class that `checked` made, by name."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {
+        each.name: _option(
+            each.name,
+            each.default,
+            hints[each.name],
+            allowed(cls.__pydantic_fields__[each.name]),
+            *each.metadata[_KEY],
+        )
+        for each in fields(cls)
+        if _KEY in each.metadata
+    }
+
+
+def documented(cls: type[T]) -> type[T]:
+    """Add the options to a class's docstring, as attributes."""
+    rows = [
+        fill(f"{each.name}: {each.line}", 100, initial_indent=" " * 4, subsequent_indent=" " * 8)
+        for each in options_of(cls).values()
+    ]
+    text = inspect.cleandoc(cls.__doc__ or "")
+    cls.__doc__ = "\n".join([text, "", "Attributes:", *rows])
+    return cls
+
+
+def _option(
+    name: str,
+    default: Any,
+    hint: Any,
+    limits: str,
+    help: str,
+    more: str,
+    none: str,
+    title: str | None,
+    step: float | None,
+    between: tuple[float, float] | None,
+    among: Collection[str],
+) -> Option:
+    parts = list(_parts(hint))
+    types = [part for part in parts if isinstance(part, type) or get_origin(part)]
+    lists = [part for part in types if get_origin(part) in (Sequence, Mapping)]
+    named = [value for part in types if get_origin(part) is Literal for value in get_args(part)]
+    first = (lists or [part for part in types if part is not _NONE] or [str])[0]
+    form = str if named else get_origin(first) or first
+    among = among or named
+    if form is bool or hint is Any:
+        limits = ""
+    if form is str and among:
+        limits = f"{'one of ' if len(among) > 1 else ''}{', '.join(map(str, among))}"
+    items = next(iter(_parts(get_args(first)[0]))) if form is Sequence else None
+    return Option(
+        name,
+        default,
+        form,
+        items,
+        none if _NONE in types or default is None else None,
+        limits,
+        help,
+        more,
+        title,
+        None if step is None else (*(between or _limits(parts, step)), step),
+        among,
+    )
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """The types of a union, each before its annotations; Any counts as none."""
+    if get_origin(hint) is Annotated:
+        of_type, *facts = get_args(hint)
+        yield from _parts(of_type)
+        for fact in facts:
+            yield from getattr(fact, "metadata", ())
+    elif get_origin(hint) in (Union, UnionType):
+        for part in get_args(hint):
+            yield from _parts(part)
+    elif hint is not Any:
+        yield hint
+
+
+def _limits(parts: Sequence[Any], step: float) -> tuple[float, float]:
+    """The lowest and highest value that annotations allow, a step within open limits."""
+    names = ("ge", "gt", "le", "lt")
+    limits = {name: getattr(fact, name) for fact in parts for name in names if hasattr(fact, name)}
+    low = limits["ge"] if "ge" in limits else limits["gt"] + step
+    return low, limits["le"] if "le" in limits else limits["lt"] - step

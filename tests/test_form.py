@@ -1,0 +1,22 @@
+"""The form of the code that no linter checks."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_LINES = 60
+
+
+@pytest.mark.parametrize("room", ["naive_speculate", "ui", "train", "docs", "tests"])
+def test_no_function_has_more_lines_than_a_screen(room):
+    """From its `def` on, docstring included."""
+    long = [
+        f"{path.relative_to(ROOT)}: {node.name} has {lines} lines"
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := node.end_lineno - node.lineno + 1) > MOST_LINES
+    ]
+    assert long == []
