@@ -126,40 +126,36 @@ def print_json(text: str) -> None:
     print(text, flush=True)
 
 
+def adder(container: Any) -> Callable[..., None]:
+    """A short form of `add_argument` of a parser or group: `add("--name N", help, type, default)`
+    with the metavar after the name. The help names the default unless it has the word itself."""
+
+    def add(name: str, help: str = "", read: Any = None, default: Any = None, **more: Any) -> None:
+        option, _, metavar = name.partition(" ")
+        if metavar:
+            more["metavar"] = metavar
+        if read is not None:
+            more["type"] = read
+        if default is not None:
+            more["default"] = default
+            if default not in ([], {}) and "default" not in help:
+                help += " (default: %(default)s)"
+        container.add_argument(option, help=help.strip(), **more)
+
+    return add
+
+
 def add_models(parser: argparse.ArgumentParser) -> None:
     """Add the options of a pair; see `load_pair`."""
-    add = parser.add_argument_group("models").add_argument
-    add(
-        "--target",
-        metavar="M",
-        help="Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)",
-    )
-    add(
-        "--draft",
-        metavar="M",
-        help="Hub id, local folder or GGUF file (default: none for a given target)",
-    )
+    add = adder(parser.add_argument_group("models"))
+    add("--target M", "Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)")
+    add("--draft M", "Hub id, local folder or GGUF file (default: none for a given target)")
     head = (
         "Hub id or local folder of a draft head or block drafter (default: the bundled target's, if"
         " there is one)"
     )
-    add("--head", metavar="M", help=head)
-    add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
-    add(
-        "--dtype",
-        default="auto",
-        metavar="T",
-        help="auto, float32, bfloat16 … (default: %(default)s)",
-    )
-    add(
-        "--executor",
-        default="auto",
-        metavar="E",
-        help="auto, onnx, torch or transformers (default: %(default)s)",
-    )
-    add(
-        "--weights",
-        default="float32",
-        metavar="W",
-        help="float32, or int8: weights rounded to 8 bits, on a CPU (default: %(default)s)",
-    )
+    add("--head M", head)
+    add("--device D", "auto, cpu, cuda …", default="auto")
+    add("--dtype T", "auto, float32, bfloat16 …", default="auto")
+    add("--executor E", "auto, onnx, torch or transformers", default="auto")
+    add("--weights W", "float32, or int8: weights rounded to 8 bits, on a CPU", default="float32")

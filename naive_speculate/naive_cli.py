@@ -12,6 +12,7 @@ from transformers.utils import logging
 
 from naive_speculate.arguments import (
     Parser,
+    adder,
     as_typed,
     number,
     positive,
@@ -93,29 +94,14 @@ def _parser() -> Parser:
     parser = Parser(
         prog="naive_speculate.naive", description="Speculative decoding, one line per step."
     )
-    parser.add_argument("prompt", metavar="PROMPT")
-    parser.add_argument(
-        "--target",
-        metavar="M",
-        help="Hub id, local folder or GGUF file (default: the bundled pair)",
-    )
-    parser.add_argument("--draft", metavar="M", help="the same, with the target's tokenizer")
-    parser.add_argument(
-        "--num-draft-tokens", type=positive, default=5, metavar="K", help="default: %(default)s"
-    )
-    parser.add_argument(
-        "--max-new-tokens", type=positive, default=64, metavar="N", help="default: %(default)s"
-    )
-    parser.add_argument(
-        "--temperature",
-        type=number,
-        default=0.0,
-        metavar="T",
-        help="0 is greedy (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed", type=whole_number, metavar="S", help="repeats a run (default: a fresh one)"
-    )
+    add = adder(parser)
+    add("prompt PROMPT")
+    add("--target M", "Hub id, local folder or GGUF file (default: the bundled pair)")
+    add("--draft M", "the same, with the target's tokenizer")
+    add("--num-draft-tokens K", "", positive, 5)
+    add("--max-new-tokens N", "", positive, 64)
+    add("--temperature T", "0 is greedy", number, 0.0)
+    add("--seed S", "repeats a run (default: a fresh one)", whole_number)
     return parser
 
 

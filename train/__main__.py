@@ -3,7 +3,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from transformers import LlamaConfig
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 
 from naive_speculate import ModelPair, load_pair
-from naive_speculate.arguments import Parser, positive, print_for_people, whole_number
+from naive_speculate.arguments import Parser, adder, positive, print_for_people, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel
 from train.data import (
@@ -44,56 +44,44 @@ def parser() -> argparse.ArgumentParser:
     drafter = commands.add_parser(
         "drafter", help="train a draft head, a block drafter or a draft model"
     )
-    add = drafter.add_argument
-    add("--target", required=True, help="a named pair, Hub id, local folder or GGUF file")
+    add = adder(drafter)
+    add("--target", "a named pair, Hub id, local folder or GGUF file", required=True)
     kinds = "an EAGLE-3 head, a block drafter (DFlash or DSpark), or a small Llama (default: head)"
-    add("--kind", choices=("head", "block", "dspark", "model"), default="head", help=kinds)
-    add("--work", type=Path, required=True, help="data and checkpoints; the same command resumes")
-    add("--out", type=Path, required=True, help="where the drafter is written")
-    add("--seed", type=whole_number, default=0)
-    add("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
+    add("--kind", kinds, default="head", choices=("head", "block", "dspark", "model"))
+    add("--work", "data and checkpoints; the same command resumes", Path, required=True)
+    add("--out", "where the drafter is written", Path, required=True)
+    add("--seed", "of all random numbers", whole_number, 0)
+    add("--device", "auto, cpu, cuda, cuda:1 …", default="auto")
     _add_data(drafter.add_argument_group("data"))
-    _add_shape(drafter.add_argument_group("the drafter's shape"))
+    _add_shape(adder(drafter.add_argument_group("the drafter's shape")))
     _add_training(drafter.add_argument_group("training"))
     return found
 
 
 def _add_data(group: Any) -> None:
-    help = "size of the data (default: %(default)s)"
-    group.add_argument("--answer-tokens", type=positive, default=2_000_000, help=help)
-    help = "text files; some conversations are about passages of them"
-    group.add_argument("--text", type=Path, nargs="+", default=[], help=help)
-    add = group.add_mutually_exclusive_group().add_argument
-    help = "conversations written at once, for a GPU; keeps tokens only"
-    add("--stream", type=positive, metavar="ROWS", help=help)
-    add("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
+    add, source = adder(group), adder(group.add_mutually_exclusive_group())
+    add("--answer-tokens", "size of the data", positive, 2_000_000)
+    source("--stream ROWS", "conversations written at once, for a GPU; keeps tokens only", positive)
+    source("--given", "JSON lines with token ids in prompt and answer, used first", Path)
+    add("--text", "text files; some conversations are about passages of them", Path, [], nargs="+")
 
 
-def _add_shape(group: Any) -> None:
-    add = group.add_argument
-    help = "target layers that are read (default: 2, n / 2 and n - 3 of n)"
-    add("--layers", type=whole_number, nargs="+", help=help)
-    help = "tokens that the drafter learns to draft (default: %(default)s)"
-    add("--vocabulary", type=positive, default=6_144, help=help)
-    help = "width of the drafter's MLP (default: twice the target's width)"
-    add("--mlp", type=positive, help=help)
-    add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
-    help = "layers of block drafter or draft model (default: %(default)s)"
-    add("--depth", type=positive, default=3, help=help)
-    help = "rank of a DSpark's product of the token before (default: %(default)s)"
-    add("--rank", type=positive, default=128, help=help)
+def _add_shape(add: Callable[..., None]) -> None:
+    layers = "target layers that are read (default: 2, n / 2 and n - 3 of n)"
+    add("--layers", layers, whole_number, nargs="+")
+    add("--vocabulary", "tokens that the drafter learns to draft", positive, 6_144)
+    add("--mlp", "width of the drafter's MLP (default: twice the target's width)", positive)
+    add("--width", "width of a draft model", positive, 192)
+    add("--depth", "layers of block drafter or draft model", positive, 3)
+    add("--rank", "rank of a DSpark's product of the token before", positive, 128)
 
 
 def _add_training(group: Any) -> None:
-    add = group.add_argument
-    help = "draft steps in training (default: 3 of a head, 7 of a block drafter)"
-    add("--steps", type=positive, help=help)
-    help = "tokens per update (default: %(default)s)"
-    add("--batch-tokens", type=positive, default=1_024, help=help)
-    add = group.add_mutually_exclusive_group().add_argument
-    help = "training time, over all runs together (default: %(default)s)"
-    add("--minutes", type=positive, default=240, help=help)
-    add("--updates", type=positive, help="updates of the weights instead")
+    add, length = adder(group), adder(group.add_mutually_exclusive_group())
+    length("--minutes", "training time, over all runs together", positive, 240)
+    length("--updates", "updates of the weights instead", positive)
+    add("--steps", "draft steps in training (default: 3 of a head, 7 of a block drafter)", positive)
+    add("--batch-tokens", "tokens per update", positive, 1_024)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

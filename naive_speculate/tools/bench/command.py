@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rich.progress import Progress
 from naive_speculate.arguments import (
     Parser,
     add_models,
+    adder,
     lines_of_file,
     number,
     positive,
@@ -70,49 +71,40 @@ _WIDTH = 160  # of tables written to a file or a pipe
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate bench", description=__doc__)
     add_models(parser)
-    help = "print the numbers as JSON and nothing else on standard output"
-    parser.add_argument("--json", action="store_true", help=help)
-    _add_prompts(parser.add_argument_group("prompts: plain decoding and every window"))
+    json_only = "print the numbers as JSON and nothing else on standard output"
+    adder(parser)("--json", json_only, action="store_true")
+    title = "prompts: plain decoding and every window"
+    _add_prompts(adder(parser.add_argument_group(title)))
     title = "questions instead of prompts: plain decoding and drafters, by category"
-    _add_suite(parser.add_argument_group(title))
+    _add_suite(adder(parser.add_argument_group(title)))
     return parser
 
 
-def _add_prompts(group: Any) -> None:
-    add = group.add_argument
-    help = "one prompt per line (default: eight beginnings)"
-    add("--prompts", type=lines_of_file, default=PROMPTS, metavar="FILE", help=help)
-    help = "tokens to generate (default %(default)s)"
-    add("--new-tokens", type=positive, default=96, metavar="N", help=help)
-    help = "largest window (default %(default)s)"
-    add("--max-draft-tokens", type=positive, default=8, metavar="K", help=help)
-    add("--quick", action="store_true", help="only the greedy comparison, with half the prompts")
-    add("--plots", type=Path, metavar="FOLDER", help="save plots in this folder")
-    help = 'save step costs for num_draft_tokens="auto" and the fastest drafter'
-    add("--write-costs", type=Path, metavar="FILE", help=help)
+def _add_prompts(add: Callable[..., None]) -> None:
+    add("--prompts FILE", "one prompt per line (default: eight beginnings)", lines_of_file, PROMPTS)
+    add("--new-tokens N", "tokens to generate", positive, 96)
+    add("--max-draft-tokens K", "largest window", positive, 8)
+    add("--quick", "only the greedy comparison, with half the prompts", action="store_true")
+    add("--plots FOLDER", "save plots in this folder", Path)
+    costs = 'save step costs for num_draft_tokens="auto" and the fastest drafter'
+    add("--write-costs FILE", costs, Path)
 
 
-def _add_suite(group: Any) -> None:
-    add = group.add_argument
-    help = 'JSON lines with "category" and "turns", as in Spec-Bench'
-    add("--suite", type=Path, metavar="FILE", help=help)
-    help = (
+def _add_suite(add: Callable[..., None]) -> None:
+    add("--suite FILE", 'JSON lines with "category" and "turns", as in Spec-Bench', Path)
+    drafters = (
         "drafters, besides plain decoding, also as head:argmax, and with trees as head:4x2x1"
         " (default: all)"
     )
-    add("--drafters", metavar="D,D…", help=help)
-    help = "draft tokens per step, or auto (default: 5)"
-    add("--num-draft-tokens", type=windows, default=[5], metavar="K,K…", help=help)
-    help = "also transformers' plain, assisted and prompt lookup generation"
-    add("--transformers", action="store_true", help=help)
-    help = "most tokens per answer (default: %(default)s)"
-    add("--max-tokens", type=positive, default=128, metavar="N", help=help)
-    help = "0 compares the texts too (default: %(default)s)"
-    add("--temperature", type=number, default=0.0, metavar="X", help=help)
-    add("--limit", type=positive, metavar="N", help="questions per category (default: all)")
-    help = "number of threads (default: as for decoding)"
-    add("--threads", type=positive, metavar="N", help=help)
-    add("--svg", type=Path, metavar="FILE", help="save a plot in this file")
+    add("--drafters D,D…", drafters)
+    add("--num-draft-tokens K,K…", "draft tokens per step, or auto (default: 5)", windows, [5])
+    theirs = "also transformers' plain, assisted and prompt lookup generation"
+    add("--transformers", theirs, action="store_true")
+    add("--max-tokens N", "most tokens per answer", positive, 128)
+    add("--temperature X", "0 compares the texts too", number, 0.0)
+    add("--limit N", "questions per category (default: all)", positive)
+    add("--threads N", "number of threads (default: as for decoding)", positive)
+    add("--svg FILE", "save a plot in this file", Path)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

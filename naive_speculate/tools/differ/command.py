@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from naive_speculate.arguments import Parser, positive, print_json, text_file
+from naive_speculate.arguments import Parser, adder, positive, print_json, text_file
 from naive_speculate.text import visible
 from naive_speculate.tools.differ.compare import HALF, Difference, Verdict, differ
 
@@ -23,34 +23,18 @@ def _parser() -> Parser:
             " bad input."
         ),
     )
-    add = parser.add_argument
-    add(
-        "a",
-        metavar="A.txt",
-        type=text_file,
-        help="one text, without the prompt; a last line end does not count",
-    )
-    add("b", metavar="B.txt", type=text_file, help="the other")
-    add("--target", required=True, metavar="M", help="Hub id, local folder, GGUF file or smollm2")
-    add(
-        "--prompt-file",
-        required=True,
-        type=text_file,
-        metavar="P",
-        help="file with the prompt of both",
-    )
-    add("--chat", action="store_true", help="the prompt is a user turn in the chat template")
-    add("--greedy", action="store_true", help="both texts were decoded at temperature 0")
+    add = adder(parser)
+    add("a A.txt", "one text, without the prompt; a last line end does not count", text_file)
+    add("b B.txt", "the other", text_file)
+    add("--target M", "Hub id, local folder, GGUF file or smollm2", required=True)
+    add("--prompt-file P", "file with the prompt of both", text_file, required=True)
+    add("--chat", "the prompt is a user turn in the chat template", action="store_true")
+    add("--greedy", "both texts were decoded at temperature 0", action="store_true")
     help = "verification computes K + 1 rows (default: %(default)s)"
-    add("--num-draft-tokens", type=positive, default=5, metavar="K", help=help)
-    add(
-        "--dtype",
-        choices=HALF,
-        default="bfloat16",
-        help="half precision to compare with float32 (default: %(default)s)",
-    )
-    add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
-    add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
+    add("--num-draft-tokens K", help, positive, 5)
+    add("--dtype", "half precision to compare with float32", default="bfloat16", choices=HALF)
+    add("--device D", "auto, cpu, cuda …", default="auto")
+    add("--json", "print the result as a JSON object, and nothing else", action="store_true")
     return parser
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from naive_speculate.arguments import Parser, parsed, positive, print_json
+from naive_speculate.arguments import Parser, adder, parsed, positive, print_json
 from naive_speculate.tables import Output
 from naive_speculate.tools.doctor.compare import show_comparison, to_dict
 from naive_speculate.tools.doctor.diagnosis import from_words, parameters
@@ -28,52 +28,34 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"Supported: {KNOWN}.",
     )
     add, speed = (
-        parser.add_argument,
+        adder(parser),
         parsed(float, "a positive number", lambda value: 0 < value < math.inf),
     )
     add(
-        "files",
+        "files FILE",
+        "logs, responses or metrics, read as one text; - is standard input, the default",
         nargs="*",
-        metavar="FILE",
-        help="logs, responses or metrics, read as one text; - is standard input, the default",
     )
     add(
-        "--against",
-        metavar="FILE",
-        action="append",
+        "--against FILE",
+        "compare with another log; several, given one by one, are read as one text",
         default=[],
-        help="compare with another log; several, given one by one, are read as one text",
+        action="append",
     )
     _add_costs(add)
+    add("--num-draft-tokens K", "the window, if the log does not contain it", positive)
+    add("--speed N", "tokens per second with drafting, if the log does not contain them", speed)
+    add("--plain-speed N", "tokens per second without drafting, on the same prompts", speed)
     add(
-        "--num-draft-tokens",
-        type=positive,
-        metavar="K",
-        help="the window, if the log does not contain it",
-    )
-    add(
-        "--speed",
-        type=speed,
-        metavar="N",
-        help="tokens per second with drafting, if the log does not contain them",
-    )
-    add(
-        "--plain-speed",
-        type=speed,
-        metavar="N",
-        help="tokens per second without drafting, on the same prompts",
-    )
-    add(
-        "--profile",
-        metavar="FILE",
-        help="write the acceptance rates by index, and by category if known, to FILE as JSON",
+        "--profile FILE",
+        "write the acceptance rates by index, and by category if known, to FILE as JSON",
     )
     add(
         "--this-machine",
+        "measure this machine instead of reading logs: float32 and 8-bit weights on its CPU",
         action="store_true",
-        help="measure this machine instead of reading logs: float32 and 8-bit weights on its CPU",
     )
-    add("--json", action="store_true", help="print the diagnosis as a JSON object and nothing else")
+    add("--json", "print the diagnosis as a JSON object and nothing else", action="store_true")
     return parser
 
 
@@ -84,23 +66,17 @@ def _add_costs(add: Callable[..., Any]) -> None:
     help = (
         "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
     )
-    add("--draft-cost", type=cost, metavar="C", help=help)
+    add("--draft-cost C", help, cost)
     help = (
         "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one"
         " number (default: 1)"
     )
-    add("--verify-cost", type=cost, metavar="V,V…", help=help)
+    add("--verify-cost V,V…", help, cost)
+    add("--draft-size N", "parameters of the draft, such as 0.6B, to estimate its cost", size)
     add(
-        "--draft-size",
-        type=size,
-        metavar="N",
-        help="parameters of the draft, such as 0.6B, to estimate its cost",
-    )
-    add(
-        "--target-size",
-        type=size,
-        metavar="N",
-        help="parameters of the target; for a mixture of experts the active ones",
+        "--target-size N",
+        "parameters of the target; for a mixture of experts the active ones",
+        size,
     )
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from naive_speculate.arguments import (
     Parser,
+    adder,
     lines_of_file,
     parsed,
     positive,
@@ -57,7 +58,7 @@ def _parser() -> Parser:
     )
     what = "what can be imported, such as my_drafter:MyDrafter; or a registered name"
     parser.add_argument("name", metavar="MODULE:NAME", nargs="?", help=what)
-    add = parser.add_argument_group("a server").add_argument
+    add = adder(parser.add_argument_group("a server"))
     _add_tests(add)
     _add_requests(add)
     return parser
@@ -65,93 +66,33 @@ def _parser() -> Parser:
 
 def _add_tests(add: Callable[..., Any]) -> None:
     """Options of what is tested."""
+    add("--endpoint URL", "an OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
+    add("--model M", "the model's name on the server")
     add(
-        "--endpoint",
-        metavar="URL",
-        help="an OpenAI-compatible server, such as http://127.0.0.1:8000/v1",
+        "--reference FOLDER", "a local copy of the model (default: trust the server's own logprobs)"
     )
-    add("--model", metavar="M", help="the model's name on the server")
-    add(
-        "--reference",
-        metavar="FOLDER",
-        help="a local copy of the model (default: trust the server's own logprobs)",
-    )
-    add(
-        "--prompts",
-        type=lines_of_file,
-        default=PROMPTS,
-        metavar="FILE",
-        help="one prompt per line (default: four)",
-    )
+    add("--prompts FILE", "one prompt per line (default: four)", lines_of_file, PROMPTS)
     help = "with commas between them (default: 1,0.6)"
-    add("--temperatures", type=_temperatures, default=(1.0, 0.6), metavar="T,T…", help=help)
+    add("--temperatures T,T…", help, _temperatures, (1.0, 0.6))
     help = (
         "the smallest bias worth finding, as total variation; decides the number of samples"
         " (default: %(default)s)"
     )
-    add("--bias", type=_share, default=0.1, metavar="B", help=help)
-    add(
-        "--samples",
-        type=positive,
-        metavar="N",
-        help="samples per prompt and temperature, instead of --bias",
-    )
+    add("--bias B", help, _share, 0.1)
+    add("--samples N", "samples per prompt and temperature, instead of --bias", positive)
 
 
 def _add_requests(add: Callable[..., Any]) -> None:
     """Options of the requests, their limits, and the output."""
-    add(
-        "--concurrency",
-        type=positive,
-        default=8,
-        metavar="N",
-        help="requests at once (default: %(default)s)",
-    )
-    add(
-        "--greedy-tokens",
-        type=positive,
-        default=32,
-        metavar="N",
-        help="length of the greedy texts (default: %(default)s)",
-    )
-    add(
-        "--max-requests",
-        type=positive,
-        default=20_000,
-        metavar="N",
-        help="requests of this run (default: %(default)s)",
-    )
-    add(
-        "--max-seconds",
-        type=positive_number,
-        default=3600.0,
-        metavar="S",
-        help="seconds of this run (default: %(default)s)",
-    )
-    add("--work", type=Path, metavar="FILE", help="record the answers here, and continue from it")
-    add(
-        "--body",
-        type=_fields,
-        default={},
-        metavar="JSON",
-        help='fields for every request, such as {"top_k": 0}',
-    )
-    add(
-        "--header",
-        type=_headers,
-        action="append",
-        default=[],
-        metavar="NAME:VALUE",
-        help="for every request; repeatable",
-    )
-    add(
-        "--seed",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="of the requests' seeds (default: %(default)s)",
-    )
-    add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
+    add("--concurrency N", "requests at once", positive, 8)
+    add("--greedy-tokens N", "length of the greedy texts", positive, 32)
+    add("--max-requests N", "requests of this run", positive, 20_000)
+    add("--max-seconds S", "seconds of this run", positive_number, 3600.0)
+    add("--work FILE", "record the answers here, and continue from it", Path)
+    add("--body JSON", 'fields for every request, such as {"top_k": 0}', _fields, {})
+    add("--header NAME:VALUE", "for every request; repeatable", _headers, [], action="append")
+    add("--seed N", "of the requests' seeds", positive, 1)
+    add("--json", "print the result as a JSON object, and nothing else", action="store_true")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
