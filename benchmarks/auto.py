@@ -20,7 +20,7 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from benchmarks.measuring import here, numbers, options_of, show
+from benchmarks.measuring import here, numbers, options_of, run_command, show
 from benchmarks.prompts import SITUATIONS
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.threads import leave_cores_to
@@ -75,9 +75,9 @@ def main() -> None:
     runs: Any = {"scouts": 12, "pairs": 24, "most_pairs": 96, "new_tokens": 96}
     out = Path(__file__).with_suffix(".txt")
     options = options_of(__doc__, choices=lists, out=out, **lists, **runs)
-    options.most_pairs = max(options.pairs, options.most_pairs)
-    pair = load_pair()
-    leave_cores_to(pair.target)
+    if not 2 <= options.pairs <= options.most_pairs:
+        raise ValueError(f"--pairs must be from 2 to --most-pairs, got {options.pairs}")
+    leave_cores_to((pair := load_pair()).target)
     decoder = SpeculativeDecoder(pair)
     table = Table(
         *(Column(heading, no_wrap=True) for heading in ("", "drafter")),
@@ -96,4 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

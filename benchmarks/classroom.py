@@ -10,7 +10,6 @@ file that `WordList.encode` wrote, shown masked. Only whole words count: a run c
 tokens, and an incomplete last word is ignored. Exit status 1 if one was found.
 """
 
-import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.measuring import numbers, options_of, output
+from benchmarks.measuring import numbers, options_of, output, run_command
 from benchmarks.prompts import read_prompts
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.sampling.words import WordList, classroom_words, masked
@@ -96,4 +95,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

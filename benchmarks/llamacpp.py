@@ -11,7 +11,6 @@ model. The best way with drafts of each group is bold.
 
 import argparse
 import os
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ import torch
 from rich.table import Column, Table
 
 from benchmarks.llamacpp_peer import Measure, as_q8_0, peer
-from benchmarks.measuring import here, numbers, options_of, show
+from benchmarks.measuring import here, numbers, options_of, run_command, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.known import KNOWN
@@ -38,6 +37,7 @@ def speed(way: Way, prompt: list[int]) -> float:
 
 def run(options: argparse.Namespace, folder: Path) -> Table:
     """Speeds of all ways."""
+    questions = read_suite(options.suite)[: options.limit]
     ways: dict[str, Measure] = {}
     params = SamplingParams(temperature=0.0, max_tokens=options.new_tokens, ignore_eos=True)
     for weights in ("float32", "int8"):
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, folder: Path) -> Table:
             ways[f"llama.cpp {name}, {said}"] = peer(
                 target, kind, q4_1, options.new_tokens, options.threads
             )
-    prompts = encode(decoder, options.suite, read_suite(options.suite)[: options.limit])
+    prompts = encode(decoder, options.suite, questions)
     _, *runs = in_turn(ways, [prompts[0], *prompts])
     rates = {name: [run[name] for run in runs] for name in ways}
     table = Table(
@@ -74,19 +74,14 @@ def run(options: argparse.Namespace, folder: Path) -> Table:
     return table
 
 
-def main() -> int:
+def main() -> None:
     options = options_of(__doc__, suite=Path, limit=6, new_tokens=96, threads=2, out=None)
     os.environ[THREADS_VARIABLE] = str(options.threads)
     torch.set_num_threads(options.threads)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            table = run(options, Path(folder))
-    except (ValueError, OSError) as error:
-        print(f"benchmarks.llamacpp: {error}", file=sys.stderr)
-        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        table = run(options, Path(folder))
     show(table, 100, options.out and Path(options.out))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

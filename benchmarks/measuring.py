@@ -5,6 +5,7 @@ speeds by `naive_speculate.ratio`.
 """
 
 import argparse
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -54,6 +55,15 @@ def options_of(
             look["nargs"] = "+" if isinstance(default, list) else None
         parser.add_argument("--" + name.replace("_", "-"), **look)
     return parser.parse_args(argv)
+
+
+def run_command(main: Callable[[], int | None]) -> NoReturn:
+    """Run a script; bad input ends it with status 2 and one line."""
+    try:
+        sys.exit(main())
+    except (ValueError, OSError) as error:
+        print(f"{Path(sys.argv[0]).stem}: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
 
 
 def seconds(

@@ -24,7 +24,7 @@ from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.charts.figures import BOARD
 from ui.labels import percent
-from ui.run.runs import Run
+from ui.run.runs import ShownRun
 from ui.run.stage import batch
 
 WAITING = "No step is finished yet."
@@ -83,7 +83,7 @@ def show(scripts: Page) -> Any:
     live=…)`."""
 
     def shown(trace: Trace, *, upto=None, speedup=None, unmeasured=None, live=True) -> Shown:
-        events = json.loads(batch(Run(trace)))["events"]
+        events = json.loads(batch(ShownRun(trace)))["events"]
         upto = len(events) if upto is None else upto
         given = [events, [upto], asdict(speedup) if speedup else None, unmeasured, live]
         ((figures, numbers, sentence),) = scripts.evaluate(SHOW, given)
@@ -244,7 +244,7 @@ def test_axes_stay_while_a_run_goes_on_and_are_laid_out_once(scripts):
     trace = run([(4, random.choice([0, 1, 2, 3, 4])) for _ in range(60)], finished=False)
     ends = [number + 1 for number, event in enumerate(trace) if event.kind == EventKind.STEP]
     shown = scripts.evaluate(
-        SHOW, [json.loads(batch(Run(trace)))["events"], ends[3:], None, None, True]
+        SHOW, [json.loads(batch(ShownRun(trace)))["events"], ends[3:], None, None, True]
     )
     for name in BOARD:
         layouts = [figures[name]["layout"] for figures, *_ in shown]

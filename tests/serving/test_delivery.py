@@ -15,7 +15,7 @@ from naive_speculate.serving.delivery import Inbox, pump
 from naive_speculate.serving.visit import Trouble
 from tests.serving.contract import LONG, PATIENCE, joined
 from ui.host.catalog import Catalog, ServedPair
-from ui.run.runs import Run
+from ui.run.runs import ShownRun
 
 PLACES = 16
 
@@ -103,7 +103,7 @@ def test_whose_decoding_thread_dies_is_reported(patient_decoder, monkeypatch):
     engine._thread.join(PATIENCE)  # so that its end is reported while this test runs
 
 
-async def read_all(run: Run, begun: threading.Event) -> None:
+async def read_all(run: ShownRun, begun: threading.Event) -> None:
     async for _, events in run.batches(0.0):
         if events:
             begun.set()
@@ -112,7 +112,7 @@ async def read_all(run: Run, begun: threading.Event) -> None:
 def test_the_page_s_runs_take_no_thread_each(engine):
     catalog = Catalog({"pair": ServedPair(engine)}, max_tokens=10**6)
     before = threading.active_count()
-    runs = [Run() for _ in range(12)]
+    runs = [ShownRun() for _ in range(12)]
     for run in runs:
         run.start(
             lambda cancel, deliver: catalog.start("pair", Request([1, 2], LONG), cancel, deliver)
@@ -151,7 +151,7 @@ def test_a_run_that_cannot_be_or_fails_says_why_after_its_last_event(engine):
         (Request([], LONG), ValueError, "prompt is empty", []),
         (Request([1], fails), Trouble, "a wheel came off", [FinishReason.ERROR]),
     ):
-        run = Run()
+        run = ShownRun()
         run.start(
             lambda cancel, deliver, request=request: catalog.start("", request, cancel, deliver)
         )

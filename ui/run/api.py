@@ -21,7 +21,7 @@ from naive_speculate.speculate.verify import VERIFIERS
 from ui.checks import RANGES
 from ui.host.catalog import DECODING, Catalog
 from ui.host.visitors import VISITOR_BYTES, Weighed
-from ui.run.runs import TOO_LARGE, Run, request_of
+from ui.run.runs import TOO_LARGE, ShownRun, request_of
 from ui.run.settings import OPTIONS, TREE, Settings, checked
 
 SECONDS_PER_LIST = 0.15  # programs get fewer and longer lists than the page
@@ -186,7 +186,7 @@ async def _lists(catalog: Catalog, values: dict[str, Any]) -> AsyncGenerator[Any
     if values["num_draft_tokens"] == "auto":
         values = values | {"auto": True, "num_draft_tokens": _USUAL.num_draft_tokens}
     at_once, stop = values.pop("events"), values.pop("stop")
-    run = Run(keeps=False)
+    run = ShownRun(keeps=False)
     answer = _Answer()
     try:
         run.settings = settings = checked(values)

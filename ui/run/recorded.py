@@ -16,7 +16,7 @@ from ui.assets import ROOT
 from ui.host.limits import MAX_TRACE_BYTES, TRACES
 from ui.host.visitors import VISITOR_BYTES, give_back, weight
 from ui.run.controls import EXAMPLES, QUESTIONS
-from ui.run.runs import Run, Runs
+from ui.run.runs import Runs, ShownRun
 from ui.run.settings import Settings, title
 
 FOLDER = ROOT / "recorded"
@@ -44,17 +44,17 @@ def models_in_words(target: str | None) -> str:
     )
 
 
-def recorded_run(target: str | None = None) -> Run:
+def recorded_run(target: str | None = None) -> ShownRun:
     """The recorded run for this target; its last event contains the measured speedup. Its
     settings are the controls' first."""
     folder, settings = recording_of(target)
     trace = Trace.load(folder / SPECULATIVE.name)
-    run = Run(trace, id="recorded", title=title(trace))
+    run = ShownRun(trace, id="recorded", title=title(trace))
     run.plain, run.settings = list(Trace.load(folder / PLAIN.name)), settings
     return run
 
 
-def opened(name: object, text: object) -> Run:
+def opened(name: object, text: object) -> ShownRun:
     """The run in a trace file. Raises ValueError if the file is invalid or too large."""
     if not isinstance(text, str) or len(text) > MAX_TRACE_BYTES:
         raise ValueError(TOO_LARGE)
@@ -79,7 +79,7 @@ def opened(name: object, text: object) -> Run:
     # the run comes from another engine (`naive_speculate.watch`)
     engine = (trace[0].settings or {}).get("engine")
     made = f", a run of {engine:.60}" if isinstance(engine, str) else ""
-    return Run(
+    return ShownRun(
         trace.row(trace[0].row), size=size, title=f"from {PurePath(str(name)).name[:80]}{made}"
     )
 
@@ -104,7 +104,7 @@ def traces(runs: Runs) -> Route:
         give_back(len(text))
         return JSONResponse({"run": run.id})
 
-    def read(name: str, text: bytes) -> Run:
+    def read(name: str, text: bytes) -> ShownRun:
         try:
             return opened(name, text.decode("utf-8-sig"))
         except UnicodeDecodeError as error:

@@ -84,7 +84,7 @@ def _next_serial() -> int:
         return _newest
 
 
-class Run:
+class ShownRun:
     """One run, live or replayed. The page refers to it by its unguessable `id`. If it `keeps` no
     events, only the reader of `batches` gets them."""
 
@@ -105,7 +105,7 @@ class Run:
         )  # only appended to, except for the last one's `speedup`
         self.figures = Figures()
         self.size = weight(self.events) if size is None else size  # of the events, in bytes
-        self.grown: Callable[[Run], None] = lambda _: (
+        self.grown: Callable[[ShownRun], None] = lambda _: (
             None
         )  # called when the size has grown by `GROWN_BYTES`
         self._keeps = keeps
@@ -152,7 +152,7 @@ class Run:
             self.cancel.set()
         return True
 
-    def copy(self) -> "Run":
+    def copy(self) -> "ShownRun":
         """The same finished run for another visitor, who keeps it if the first one leaves."""
         run = copy(self)
         run.id, run.serial, run.visitor = token_urlsafe(16), _next_serial(), ""
@@ -244,15 +244,15 @@ class Runs:
     ) -> None:
         self._most_runs, self._total_bytes, self._visitor_bytes = kept, total_bytes, visitor_bytes
         self._lock = threading.RLock()
-        self._kept: dict[str, Run] = {}  # by id, the oldest first
-        self._pinned: dict[str, Run] = {}
+        self._kept: dict[str, ShownRun] = {}  # by id, the oldest first
+        self._pinned: dict[str, ShownRun] = {}
         self._left: dict[str, float] = {}  # when each departed visitor left
 
-    def pin(self, run: Run) -> None:
+    def pin(self, run: ShownRun) -> None:
         """Keep a run forever; used for the recorded run."""
         self._pinned[run.id] = run
 
-    def add(self, visitor: str, run: Run) -> None:
+    def add(self, visitor: str, run: ShownRun) -> None:
         """Make a run the visitor's current one; the previous one is cancelled, the one before
         that forgotten."""
         with self._lock:
@@ -265,7 +265,7 @@ class Runs:
             self._make_room(run)
         run.grown = self._make_room
 
-    def adopt(self, visitor: str, run_id: object) -> Run | None:
+    def adopt(self, visitor: str, run_id: object) -> ShownRun | None:
         """Assign a run that was added under its own id to a visitor; None if there is none, or
         it is assigned already."""
         with self._lock:
@@ -275,10 +275,10 @@ class Runs:
             self.add(visitor, run)
             return run
 
-    def _own(self, visitor: str) -> list[Run]:
+    def _own(self, visitor: str) -> list[ShownRun]:
         return [run for run in self._kept.values() if run.visitor == visitor]
 
-    def _make_room(self, new: Run) -> None:
+    def _make_room(self, new: ShownRun) -> None:
         """Forget the oldest finished runs, the visitor's own first. If that is not enough, end
         the new one if it alone is too large, else the largest live one."""
         with self._lock:
@@ -306,21 +306,21 @@ class Runs:
             if going and _size(self._kept.values()) > self._total_bytes:
                 max(going, key=lambda run: run.size).end(NO_ROOM)
 
-    def drop(self, *runs: Run) -> None:
+    def drop(self, *runs: ShownRun) -> None:
         """Forget runs, such as one without events, so that the previous one stays."""
         with self._lock:
             for run in runs:
                 self._kept.pop(run.id, None)
         give_back(_size(runs))
 
-    def get(self, run_id: object) -> Run | None:
+    def get(self, run_id: object) -> ShownRun | None:
         """The run of that id; None if it is not kept."""
         if not isinstance(run_id, str):
             return None
         with self._lock:
             return self._pinned.get(run_id) or self._kept.get(run_id)
 
-    def read(self, run_id: object) -> Run | None:
+    def read(self, run_id: object) -> ShownRun | None:
         """The run of that id, requested by its visitor, who is therefore present."""
         with self._lock:
             if run := self.get(run_id):
@@ -353,5 +353,5 @@ class Runs:
                 run.cancel.set()
 
 
-def _size(runs: Iterable[Run]) -> int:
+def _size(runs: Iterable[ShownRun]) -> int:
     return sum(run.size for run in runs)

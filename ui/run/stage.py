@@ -40,7 +40,7 @@ from ui.explain.why import warning
 from ui.host.measuring import NotMeasured, in_turn
 from ui.host.visitors import weight
 from ui.labels import to_json
-from ui.run.runs import Run, Runs
+from ui.run.runs import Runs, ShownRun
 from ui.run.settings import NOTHING, settings_of
 
 HEAVY = {"cost_table", "logprobs", "prompt_logprobs"} | {
@@ -71,7 +71,7 @@ UNREPEATED = "This run was not decoded here, so it cannot be repeated without it
 FAILURES = (NotMeasured, ValueError, RuntimeError)  # the decoder stopped or failed
 
 
-def build_stage(runs: Runs, first: Run) -> gr.HTML:
+def build_stage(runs: Runs, first: ShownRun) -> gr.HTML:
     """The component, showing `first`; its events are `open`, `lost`, `follow` and `linked`."""
     events, functions = ["open", "lost", "follow", "linked"], _server_functions(runs)
     return component(
@@ -201,7 +201,7 @@ def _file_functions(runs: Runs) -> list[Callable[..., Any]]:
     return [file, drawing]
 
 
-def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
+def speedup_of(run: ShownRun, *, asked: bool) -> dict[str, Any]:
     """The answer for the browser: the `speedup`, measured now if possible, or a `reason` and
     whether to ask `again`. A stopped run is measured only if the visitor `asked`."""
     finished = run.trace.finished
@@ -235,7 +235,7 @@ def acceptance(events: Sequence[Event]) -> dict[str, Any]:
     return {"accepted": m.num_accepted_draft_tokens, "judged": judged, "cut": cut}
 
 
-def without_guide(run: Run) -> dict[str, Any]:
+def without_guide(run: ShownRun) -> dict[str, Any]:
     """The acceptance of a guided run without its guide, for the browser, or a `reason` and
     whether to ask `again`."""
     if run.unguided is None:
@@ -254,7 +254,7 @@ def _reason(why: str | Exception, *, again: bool = False) -> dict[str, Any]:
     return {"reason": str(why), "again": again or (isinstance(why, NotMeasured) and why.again)}
 
 
-def batch(run: Run, first: int = 0, most: int | None = None) -> str:
+def batch(run: ShownRun, first: int = 0, most: int | None = None) -> str:
     """One message: a run's events from number `first` on, at most `most`.
 
     The browser ignores messages with a smaller `serial` than that of the run it shows. If a run
@@ -282,7 +282,7 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
     return to_json(message)
 
 
-def _sent(run: Run, number: int) -> dict[str, Any]:
+def _sent(run: ShownRun, number: int) -> dict[str, Any]:
     """An event for the browser; that of a step has the figures up to it."""
     event, figures = run.events[number], run.figures.of(run.events, number)
     return event.to_dict(without=HEAVY) | ({"figures": figures} if figures else {})
@@ -294,7 +294,7 @@ def plain_rows(events: Sequence[Event], have: int = 0) -> list[tuple[float, int 
     return [(event.time, event.token_id, event.text or "") for event in tokens[have:]]
 
 
-def offline_page(run: Run, stage: str) -> str:
+def offline_page(run: ShownRun, stage: str) -> str:
     """The file of a run so far, with the stage's markup."""
     data = json.loads(batch(run)) | {"live": False, "done": True}
     message, words = json.dumps(data), _words(run.trace)

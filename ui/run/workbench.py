@@ -24,7 +24,7 @@ from ui.run import controls as parts
 from ui.run.engines import RULES
 from ui.run.pairs import choices
 from ui.run.recorded import TOO_LARGE
-from ui.run.runs import Run, Runs, request_of
+from ui.run.runs import Runs, ShownRun, request_of
 from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of, title
 from ui.run.stage import acceptance, batch, build_stage, seeded
 from ui.run.strategies import build_strategies
@@ -46,7 +46,7 @@ class Workbench:
     the settings' components by field, `settings` the same in the order of `Settings`;
     `follow_pairs` fills `parts`."""
 
-    def __init__(self, catalog: Catalog, runs: Runs, first: Run) -> None:
+    def __init__(self, catalog: Catalog, runs: Runs, first: ShownRun) -> None:
         self._catalog, self._runs = catalog, runs
         self._start = first.settings or NOTHING
         with gr.Column(elem_classes="ns-bench"):
@@ -178,7 +178,7 @@ class Workbench:
             self._warn(error)
             yield refused
             return
-        run = Run()
+        run = ShownRun()
         run.measure = lambda: self._catalog.measure(
             settings.pair, seeded(wanted, run.events[0].seed), run.plain
         )

@@ -19,7 +19,7 @@ from naive_speculate.serving.visit import Visit
 from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
 from ui.host.errors import MOST_CHARACTERS, Page
 from ui.host.measuring import BUSY, CAME, SHORT, NotMeasured, in_turn
-from ui.run.runs import Run, Runs
+from ui.run.runs import Runs, ShownRun
 from ui.run.stage import NONE_SAVED, STOPPED, _server_functions, speedup_of
 
 REQUEST = Request(
@@ -177,7 +177,7 @@ def saved(tiny_decoder) -> str:
 @pytest.fixture
 def ended(catalog, saved):
     """A run that has ended, and can be measured."""
-    run = Run(Trace.from_jsonl(saved))
+    run = ShownRun(Trace.from_jsonl(saved))
     run.measure = lambda: catalog.measure("", REQUEST)
     return run
 
@@ -189,7 +189,7 @@ def test_a_run_is_measured_once_and_its_trace_keeps_it(ended, watched):
     assert speedup_of(ended, asked=True) == said
     assert len(watched.asked) == count
     assert ended.trace[-1].speedup.value == said["speedup"]["value"]
-    reopened = Run(Trace.from_jsonl(ended.trace.to_jsonl()))
+    reopened = ShownRun(Trace.from_jsonl(ended.trace.to_jsonl()))
     assert speedup_of(reopened, asked=False) == said
 
 
@@ -197,7 +197,7 @@ def test_a_stopped_run_is_measured_for_those_who_ask_and_a_trace_without_a_figur
     ended.events[-1].finish_reason = FinishReason.CANCELLED
     assert speedup_of(ended, asked=False) == {"reason": STOPPED, "again": True}
     for events in (ended.events, ended.events[:-1]):
-        assert speedup_of(Run(events), asked=True) == {"reason": NONE_SAVED, "again": False}
+        assert speedup_of(ShownRun(events), asked=True) == {"reason": NONE_SAVED, "again": False}
     assert "speedup" in speedup_of(ended, asked=True)
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.serving.delivery import pump
-from ui.run.runs import NO_ROOM, TOO_LARGE, Run, Runs
+from ui.run.runs import NO_ROOM, TOO_LARGE, Runs, ShownRun
 
 
-def collect(run: Run) -> list[tuple[int, list[Event]]]:
+def collect(run: ShownRun) -> list[tuple[int, list[Event]]]:
     async def read():
         return [batch async for batch in run.batches()]
 
@@ -33,7 +33,7 @@ def test_batches_joined_are_the_run_and_a_failing_decoder_ends_them_and_is_repor
         yield from (Event(EventKind.BONUS, step=n, index=0, token_id=n) for n in range(500))
         raise ValueError("prompt is empty")
 
-    run = Run()
+    run = ShownRun()
     run.start(decoding(stream))
     batches = collect(run)
     assert [event.token_id for _, events in batches for event in events] == list(range(500))
@@ -57,7 +57,7 @@ def silent(cancel: threading.Event):
 @pytest.fixture
 def visit():
     """A visitor's endless run, among the runs."""
-    runs, run = Runs(), Run()
+    runs, run = Runs(), ShownRun()
     run.start(decoding(endless))
     runs.add("visitor", run)
     yield runs, run
@@ -66,7 +66,7 @@ def visit():
 
 
 def test_a_run_whose_visitor_s_connection_ends_goes_on_and_a_second_one_takes_its_place(visit):
-    (runs, first), second = visit, Run()
+    (runs, first), second = visit, ShownRun()
     runs.leave("visitor")
     assert not first.cancel.is_set()
     assert runs.get(first.id) is first
@@ -77,7 +77,7 @@ def test_a_run_whose_visitor_s_connection_ends_goes_on_and_a_second_one_takes_it
 
 
 def test_stop_or_leaving_ends_a_visitor_s_run_and_no_other(visit, monkeypatch):
-    (runs, run), other = visit, Run()
+    (runs, run), other = visit, ShownRun()
     runs.add("you", other)
     runs.cancel("visitor")
     assert run.done.wait(60)
@@ -90,22 +90,22 @@ def test_stop_or_leaving_ends_a_visitor_s_run_and_no_other(visit, monkeypatch):
 
 @pytest.mark.parametrize("back", ["add", "read", None])
 def test_a_visitor_who_does_not_come_back_or_read_on_is_forgotten_in_the_end(monkeypatch, back):
-    runs, mine = Runs(), Run()
+    runs, mine = Runs(), ShownRun()
     runs.add("me", mine)
     runs.leave("me")
     if back == "add":
-        runs.add("me", Run())
+        runs.add("me", ShownRun())
     elif back == "read":
         assert runs.read(mine.id) is mine
     monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
-    runs.add("you", Run())
+    runs.add("you", ShownRun())
     assert runs.get(mine.id) is (mine if back else None)
     assert mine.cancel.is_set() == (back != "read")  # a new run cancels the one before
 
 
 def test_a_run_no_one_reads_is_ended(monkeypatch):
     monkeypatch.setattr("ui.run.runs.ABANDONED_SECONDS", 0.0)
-    run = Run()
+    run = ShownRun()
     run.start(decoding(endless))
     assert run.done.wait(60)
     assert run.cancel.is_set()
@@ -115,7 +115,7 @@ def events_of(count: int) -> list[Event]:
     return [Event(EventKind.BONUS, text=f"token {number} ") for number in range(count)]
 
 
-def kept(runs: Runs, made: dict[str, Run]) -> list[bool]:
+def kept(runs: Runs, made: dict[str, ShownRun]) -> list[bool]:
     """Which runs are kept after each was added for the visitor named by the first letter of its
     key."""
     for name, run in made.items():
@@ -124,19 +124,21 @@ def kept(runs: Runs, made: dict[str, Run]) -> list[bool]:
 
 
 def test_only_so_many_runs_and_bytes_are_kept_and_a_pinned_run_stays():
-    runs, recorded = Runs(kept=3), Run(id="recorded")
+    runs, recorded = Runs(kept=3), ShownRun(id="recorded")
     runs.pin(recorded)
-    assert kept(runs, {name: Run() for name in "abcde"}) == [False, False, True, True, True]
+    assert kept(runs, {name: ShownRun() for name in "abcde"}) == [False, False, True, True, True]
     assert runs.get("recorded") is recorded
-    assert kept(Runs(), {name: Run() for name in ("a1", "a2", "a3")}) == [
+    assert kept(Runs(), {name: ShownRun() for name in ("a1", "a2", "a3")}) == [
         False,
         True,
         True,
     ]  # each visitor's last two
-    few_long = {name: Run([Event(EventKind.BONUS, text="é" * 50_000 + name)]) for name in "abc"}
+    few_long = {
+        name: ShownRun([Event(EventKind.BONUS, text="é" * 50_000 + name)]) for name in "abc"
+    }
     assert all(50_000 < run.size < 70_000 for run in few_long.values())
     assert kept(Runs(total_bytes=150_000), few_long) == [False, True, True]
-    of_visitors = {name: Run(events_of(100)) for name in ("b", "a1", "a2")}
+    of_visitors = {name: ShownRun(events_of(100)) for name in ("b", "a1", "a2")}
     assert kept(Runs(visitor_bytes=of_visitors["b"].size * 3 // 2), of_visitors) == [
         True,
         False,
@@ -145,12 +147,12 @@ def test_only_so_many_runs_and_bytes_are_kept_and_a_pinned_run_stays():
 
 
 def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
-    live, finished = Run(), Run(events_of(10))
+    live, finished = ShownRun(), ShownRun(events_of(10))
     runs = Runs(total_bytes=10 * finished.size)
     live.start(decoding(silent))
     runs.add("somebody", live)
     runs.add("another", finished)
-    opened = [Run(events_of(80)) for _ in range(3)]
+    opened = [ShownRun(events_of(80)) for _ in range(3)]
     for run in opened:
         runs.add("visitor", run)
     assert not live.cancel.is_set()
@@ -164,13 +166,13 @@ def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
 
 
 def test_a_dropped_run_leaves_the_one_before_and_an_opened_run_is_given_to_one_visitor():
-    runs, before, broken = Runs(), Run(), Run()
+    runs, before, broken = Runs(), ShownRun(), ShownRun()
     runs.add("visitor", before)
     runs.add("visitor", broken)
     runs.drop(broken)
     assert runs.get(before.id) is before
     assert [runs.get(odd) for odd in (broken.id, None, 3, [], {}, "", "no such run")] == [None] * 7
-    runs, run, mine = Runs(), Run(events_of(3)), Run(events_of(3))
+    runs, run, mine = Runs(), ShownRun(events_of(3)), ShownRun(events_of(3))
     runs.add(run.id, run)
     runs.add("visitor", mine)
     assert runs.adopt("visitor", run.id) is run
@@ -178,7 +180,7 @@ def test_a_dropped_run_leaves_the_one_before_and_an_opened_run_is_given_to_one_v
         None
     ] * 5
     for _ in range(2):
-        runs.add("visitor", Run())
+        runs.add("visitor", ShownRun())
     assert runs.get(run.id) is None
 
 
@@ -186,7 +188,7 @@ def test_a_dropped_run_leaves_the_one_before_and_an_opened_run_is_given_to_one_v
     ("limits", "said"), [({"visitor_bytes": 2**21}, TOO_LARGE), ({"total_bytes": 2**21}, NO_ROOM)]
 )
 def test_a_live_run_that_grows_too_large_is_ended_and_says_so(limits, said):
-    runs, run = Runs(**limits), Run()
+    runs, run = Runs(**limits), ShownRun()
 
     def begin(cancel, deliver):
         while not cancel.is_set():

@@ -15,7 +15,7 @@ from tests.ui.handmade import run
 from ui.host.catalog import Catalog
 from ui.host.measuring import BUSY, NotMeasured
 from ui.run.controls import GUIDES
-from ui.run.runs import Run, Runs
+from ui.run.runs import Runs, ShownRun
 from ui.run.settings import (
     TITLES,
     TREE,
@@ -166,7 +166,7 @@ def test_traces_that_say_too_little_or_nonsense_or_have_a_guide_without_controls
 def test_a_link_repeats_prompt_and_seed_and_a_copy_of_a_run_outlives_its_first_visitor(
     monkeypatch,
 ):
-    runs, mine = Runs(), Run(run([(2, 1)]).events, title="t")
+    runs, mine = Runs(), ShownRun(run([(2, 1)]).events, title="t")
     mine.settings, mine.measure = Settings(prompt="Once", seed=1), list
     runs.add("first", mine)
     *_, link, _, _ = _server_functions(runs)
@@ -222,7 +222,7 @@ def test_every_example_guides_a_run_to_its_end_and_comes_back_from_its_trace_and
     found = settings_of(Trace.from_jsonl(trace.to_jsonl()))
     assert (found.guided, found.guided_text) == (kind, GUIDES[kind])
     assert replace(Settings(), **from_link(asked.query(Settings()))) == asked
-    made = Run(trace)
+    made = ShownRun(trace)
     assert json.dumps(json.dumps(GUIDES[kind]))[3:-3][:10] in offline_page(made, template()), (
         "a saved page tells the guide"
     )
@@ -274,7 +274,7 @@ def test_the_page_is_given_the_figure_or_why_there_is_none():
     def busy() -> dict:
         raise NotMeasured(BUSY)
 
-    runs, mine = Runs(), Run(run([(2, 1)]).events)
+    runs, mine = Runs(), ShownRun(run([(2, 1)]).events)
     runs.add("visitor", mine)
     tell = next(function for function in _server_functions(runs) if function.__name__ == "unguided")
     assert without_guide(mine) == {"reason": UNREPEATED, "again": False}

@@ -17,7 +17,7 @@ from naive_speculate.theory import expected_accepted
 from tests.ui.handmade import run
 from ui.assets import styles, variables
 from ui.run.recorded import MAX_LINE_CHARACTERS, opened, recorded_run
-from ui.run.runs import Run, Runs
+from ui.run.runs import Runs, ShownRun
 from ui.run.stage import TILES, _server_functions, batch, offline_page, template
 from ui.run.strategies import GREEDY, NO_DRAFTS, NOT_RECORDED, compared_steps, markup
 
@@ -40,9 +40,9 @@ def test_the_markup_has_an_element_for_every_number_and_a_key_and_colours_for_ev
     assert "</style" not in styles()
 
 
-def kept(trace: Trace, **fields: str) -> tuple[Runs, Run]:
+def kept(trace: Trace, **fields: str) -> tuple[Runs, ShownRun]:
     """A visitor's run, among the runs."""
-    runs, mine = Runs(), Run(trace.events, **fields)
+    runs, mine = Runs(), ShownRun(trace.events, **fields)
     runs.add("visitor", mine)
     return runs, mine
 
@@ -102,7 +102,7 @@ def test_a_step_is_found_by_its_place_whatever_its_number_and_is_never_wider_tha
 
 
 def test_a_batch_holds_the_events_where_they_begin_and_whether_they_are_the_last():
-    mine = Run(run([(3, 1)]), title="a title")
+    mine = ShownRun(run([(3, 1)]), title="a title")
     message = json.loads(batch(mine, 2, 3))
     assert (message["run"], message["serial"], message["first"]) == (mine.id, mine.serial, 2)
     assert [event["kind"] for event in message["events"]] == [
@@ -121,7 +121,7 @@ LISTS = {"draft_top": [TokenProb(1, "b", 0.5)], "target_top": [], "residual_top"
 def test_lists_of_tokens_stay_on_the_server_no_angle_bracket_is_sent_and_any_value_can_be():
     events = [Event(EventKind.REJECTED, text=SCRIPT, target_prob=1 / 3, **LISTS)]
     events.append(Event(EventKind.STARTED, prompt="\ud800 \u202e \u0000", seed=2**70))
-    sent = batch(Run(events, title=SCRIPT))
+    sent = batch(ShownRun(events, title=SCRIPT))
     assert "<" not in sent
     sent.encode("utf-8")
     first, second = json.loads(sent)["events"]
@@ -167,7 +167,7 @@ def test_a_trace_file_s_first_sequence_is_shown_under_its_name_only_as_the_run_i
         event.to_dict() | {"row": 1} for event in trace
     ]
     shown = opened("/etc/../secret/trace.jsonl", "\n".join(map(json.dumps, events)))
-    assert json.loads(batch(shown))["events"] == json.loads(batch(Run(trace.events)))["events"]
+    assert json.loads(batch(shown))["events"] == json.loads(batch(ShownRun(trace.events)))["events"]
     assert shown.title == "from trace.jsonl"
 
 
@@ -175,7 +175,7 @@ EVIL = "</script><script>alert(1)</script><!--"
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Run:
+def recorded() -> ShownRun:
     return recorded_run()
 
 
