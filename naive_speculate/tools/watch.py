@@ -195,10 +195,13 @@ class _Recorder:
         except (IndexError, KeyError, AttributeError, TypeError) as error:
             if not self._drafting:
                 raise
-            raise ValueError(
-                f"transformers {transformers.__version__} cannot draft so with"
-                f" {type(self._model).__name__} ({type(error).__name__}: {one_line(error)})"
-            ) from error
+            raise ValueError(self._cannot(error)) from error
+
+    def _cannot(self, error: Exception) -> str:
+        return (
+            f"transformers {transformers.__version__} cannot draft so with"
+            f" {type(self._model).__name__} ({type(error).__name__}: {one_line(error)})"
+        )
 
     def used_config(self) -> Any:
         """transformers' generation configuration; a `ValueError` if it has drafted nothing."""
@@ -217,7 +220,12 @@ class _Recorder:
 
     def _generator(self, *args: Any, **kwargs: Any) -> Any:
         """transformers' candidate generator, with its two methods observed."""
-        generator = self._make(*args, **kwargs)
+        try:
+            generator = self._make(*args, **kwargs)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, OSError) as error:  # such as of files that it reads
+            raise ValueError(self._cannot(error)) from error
         self.config, self.generator = kwargs["generation_config"], generator
         self.window = window_of(generator)
         self.confidence = getattr(generator, "assistant_confidence_threshold", None) or None

@@ -113,3 +113,13 @@ def test_with_one_layer_every_draft_is_that_of_transformers_own_generate(tmp_pat
     shared = own.keys() & theirs.keys()
     assert len(shared) > 5
     assert {at: own[at] for at in shared} == {at: theirs[at] for at in shared}
+
+
+def test_a_checkpoint_without_its_mtp_layers_cannot_be_watched_and_says_so_in_one_line(tmp_path):
+    model = build(1, False, tmp_path).target.model
+    path = tmp_path / "model.safetensors"
+    kept = {name: each for name, each in load_file(path).items() if ".mtp." not in name}
+    save_file(kept, path, {"format": "pt"})
+    with pytest.raises(ValueError, match=r"^transformers .* weights are missing") as caught:
+        watch(model, None, PROMPT, use_mtp=True, max_new_tokens=4)
+    assert "\n" not in str(caught.value)
