@@ -21,10 +21,12 @@ from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.event import Event, EventKind, FinishReason, TopTokens
 from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.events.trace import Trace
+from naive_speculate.infer.files import one_line
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.outcomes import TOP_TOKENS, top_tokens
 from naive_speculate.speculate.rules import overlap
 from naive_speculate.text import TextStream, Vocabulary
+from naive_speculate.tools.watch_kinds import check_options, drafter_of, models_of, window_of
 
 _OF_DRAWS = ("top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits")
 _OTHERS = (
@@ -73,8 +75,9 @@ def watch(
 
     Args:
         model: A transformers model that generates.
-        assistant_model: The draft model; None with `prompt_lookup_num_tokens`, or with `use_mtp`
-            for the model's own layers.
+        assistant_model: The draft model, a DFlash drafter (`speculation_type="dflash"`), or an
+            assistant of Gemma 4; None with `prompt_lookup_num_tokens`, or for the model's own MTP
+            layers (`use_mtp`) or first layers (`assistant_early_exit`).
         inputs: One prompt: a text, token ids, a tensor of them of shape `[length]` or `[1,
             length]`, or a tokenizer's output.
         tokenizer: For texts; without it the trace has only token ids.
@@ -91,18 +94,17 @@ def watch(
     """
     encoded = _encoded(inputs, tokenizer, model.device)
     prompt = _prompt(encoded, model)
-    _check_options(model, options)
+    check_options(model, assistant_model, options)
     vocabulary = Vocabulary(tokenizer)
     recorder = _Recorder(model, vocabulary, TextStream(vocabulary, prompt))
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices), recorder:
         torch.manual_seed(seed)
-        output = model.generate(
+        output = recorder.run(
             **encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options
         )
     ended_at, tokens = recorder.seconds(), getattr(output, "sequences", output)[0]
     config = recorder.used_config()
-    drafting = {} if assistant_model is None else {"draft": _name(assistant_model)}
     started = Event(
         EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
@@ -110,7 +112,7 @@ def watch(
         prompt_texts=vocabulary.texts(prompt),
         settings=_settings(recorder, len(prompt), options),
         seed=seed,
-        models={"target": _name(model)} | drafting,
+        models=models_of(model, assistant_model, recorder.generator),
         device=str(model.device),
     )
     return recorder.trace(Emitter(vocabulary, started), _reason(config, tokens), ended_at)
@@ -131,22 +133,6 @@ def _reason(config: Any, tokens: torch.Tensor) -> FinishReason:
     if ends is not None and bool((tokens[-1] == ends).any()):
         return FinishReason.STOP
     return FinishReason.LENGTH if len(tokens) >= config.max_length else FinishReason.STOP
-
-
-def _check_options(model: Any, options: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` for options that are not supported."""
-    if options.get("use_mtp") and not getattr(
-        model.config.get_text_config(), "num_mtp_layers", None
-    ):
-        own = (
-            f"transformers {transformers.__version__} has no MTP layers for {type(model).__name__}"
-        )
-        raise ValueError(f"use_mtp=True: {own}; drafter='mtp' of this library may")
-    if options.get("assistant_ensemble_weight") is not None:
-        raise ValueError(
-            f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not"
-            " supported"
-        )
 
 
 class _Draws(TorchFunctionMode):
@@ -173,7 +159,9 @@ class _Recorder:
     def __init__(self, model: Any, vocabulary: Vocabulary, stream: TextStream) -> None:
         self.records: list[StepRecord] = []  # times are in seconds since the run began
         self.config: Any = None  # transformers', once it has made its candidate generator
+        self.generator: Any = None
         self.window: int | None = None
+        self.draws_drafts = False  # whether drafts were drawn, not the most probable tokens
         self.confidence: float | None = None
         self._model, self._vocabulary, self._stream = model, vocabulary, stream
         self._draws: _Draws | None = None
@@ -186,6 +174,7 @@ class _Recorder:
             self._generator,
         )
         self._hook = self._model.register_forward_hook(self._verified)
+        self._depth = getattr(self._base().config, "num_hidden_layers", None)
         self._began = time.perf_counter()
         return self
 
@@ -193,13 +182,33 @@ class _Recorder:
         self._hook.remove()
         del self._model._get_candidate_generator
         self._end_draws()
+        if self._depth is not None:  # an early exit that fails leaves its own number
+            self._base().config.num_hidden_layers = self._depth
+
+    def _base(self) -> Any:
+        return getattr(self._model, self._model.base_model_prefix, self._model)
+
+    def run(self, **options: Any) -> Any:
+        """transformers' `generate`; a `ValueError` if it cannot draft with this model."""
+        try:
+            return self._model.generate(**options)
+        except (IndexError, KeyError, AttributeError, TypeError) as error:
+            if not self._drafting:
+                raise
+            raise ValueError(self._cannot(error)) from error
+
+    def _cannot(self, error: Exception) -> str:
+        return (
+            f"transformers {transformers.__version__} cannot draft so with"
+            f" {type(self._model).__name__} ({type(error).__name__}: {one_line(error)})"
+        )
 
     def used_config(self) -> Any:
         """transformers' generation configuration; a `ValueError` if it has drafted nothing."""
         if self.config is None:
             raise ValueError(
-                "nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp,"
-                " with num_beams=1"
+                "nothing was drafted: give assistant_model, prompt_lookup_num_tokens, use_mtp or"
+                " assistant_early_exit, with num_beams=1"
             )
         return self.config
 
@@ -211,11 +220,14 @@ class _Recorder:
 
     def _generator(self, *args: Any, **kwargs: Any) -> Any:
         """transformers' candidate generator, with its two methods observed."""
-        generator = self._make(*args, **kwargs)
-        self.config = kwargs["generation_config"]
-        self.window = getattr(generator, "num_assistant_tokens", None) or getattr(
-            generator, "num_output_tokens", None
-        )
+        try:
+            generator = self._make(*args, **kwargs)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, OSError) as error:  # such as of files that it reads
+            raise ValueError(self._cannot(error)) from error
+        self.config, self.generator = kwargs["generation_config"], generator
+        self.window = window_of(generator)
         self.confidence = getattr(generator, "assistant_confidence_threshold", None) or None
         propose, update = generator.get_candidates, generator.update_candidate_strategy
         generator.get_candidates = lambda input_ids, **more: self._propose(propose, input_ids, more)
@@ -223,13 +235,20 @@ class _Recorder:
         return generator
 
     def _propose(self, propose: Any, input_ids: torch.Tensor, more: dict[str, Any]) -> Any:
+        state = self._random_state()
         self._drafting, self._step_began = True, self.seconds()
         candidates, logits = propose(input_ids, **more)
         self._drafting, self._drafted_at = False, self.seconds()
+        self.draws_drafts |= not torch.equal(state, self._random_state())
         self._length = input_ids.shape[1]
         self._draft = candidates[0, self._length :].tolist()
         self._q = None if logits is None or not self._draft else logits[0].to(self._model.device)
         return candidates, logits
+
+    def _random_state(self) -> torch.Tensor:
+        """The state of the generator that draws draft tokens."""
+        device = self._model.device
+        return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
     def _verified(self, *_: object) -> None:
         """After a forward of the target: the following draws decide."""
@@ -249,7 +268,9 @@ class _Recorder:
         draws, decided_at = self._end_draws(), self.seconds()
         update(input_ids, scores, num_matches)
         ended_at = self.seconds()
-        outcome = _outcome(self._draft, self._q, scores[0], draws, self._vocabulary.text_of)
+        outcome = _outcome(
+            self._draft, self._q, scores[0], draws, self._vocabulary.text_of, self.draws_drafts
+        )
         outcome.draft_seconds, outcome.verify_seconds = (
             self._drafted_at - self._step_began,
             decided_at - self._drafted_at,
@@ -289,8 +310,10 @@ def _outcome(
     scores: torch.Tensor,
     draws: _Draws,
     text_of: Callable[[int], str],
+    draws_drafts: bool,
 ) -> Outcome:
-    """The verdict of transformers on k draft tokens, from its draws."""
+    """The verdict of transformers on k draft tokens, from its draws. `draws_drafts`: whether the
+    draft tokens were drawn."""
     k, p = len(draft), scores.softmax(dim=-1)
     if (
         draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None
@@ -332,7 +355,7 @@ def _outcome(
                 [float(at[one.token_id]) for one in top] for at, top in zip(q, tops, strict=False)
             ],
         }
-        if draws.ratios is not None:
+        if draws.ratios is not None and draws_drafts:
             values["expected_accept"] = overlap(p[:k], q).tolist()
     if draws.uniforms is not None:
         values["uniform"] = draws.uniforms.flatten().tolist()
@@ -386,18 +409,18 @@ def _settings(
             + bool(options.get("prefix_allowed_tokens_fn"))
         ),
     }
-    drafter = "model" if config.prompt_lookup_num_tokens is None else "prompt_lookup"
     return (
         SamplingParams().to_dict()
         | used
         | {  # unchecked, since transformers accepts other ranges
             "generation_config": _without_our_names(config),
-            "num_draft_tokens": None if recorder.window is None else int(recorder.window),
+            "num_draft_tokens": recorder.window,
             "draft_confidence": recorder.confidence,
             "verify_strategy": "speculative_sampling" if judged else "greedy_match",
-            "drafter": "mtp" if getattr(config, "use_mtp", None) else drafter,
+            "drafter": drafter_of(recorder.generator),
             "detail": "full",
-            "lossy": False,
+            # judged as if they were drawn, which the most probable tokens are not
+            "lossy": judged and not recorder.draws_drafts,
             "engine": f"transformers {transformers.__version__}",
         }
     )
@@ -447,7 +470,3 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
             f"inputs must be one prompt with at least one token, got input_ids of shape {shape}"
         )
     return encoded
-
-
-def _name(model: Any) -> str:
-    return getattr(model, "name_or_path", "") or type(model).__name__

@@ -7,7 +7,8 @@ the published sizes only, so they are read here. The layouts:
 
 - `model.layers.N.*` and following after N layers: DeepSeek-V3, GLM-4.5
 - `mtp.fc`, `mtp.pre_fc_norm_*`, `mtp.norm`, `mtp.layers.0.*`: Qwen3-Next, Qwen3.5, Mellum
-- `model.mtp.layers.*`: MiMo-V2, with dense layers of sliding attention
+- `model.mtp.layers.*`: MiMo-V2, with dense layers of sliding attention, and Inkling, with short
+  convolutions and positions relative to the key instead of a rotary embedding
 
 Each layer reads the output of the one before it and tokens one position later. Layers without a
 projection of their own (Qwen's, after the first) are not read.
@@ -29,10 +30,18 @@ from naive_speculate.infer.transformers_model import (
     additive_mask,
 )
 
-_NAMES = {".final_layernorm.": ".post_norm.", ".pre_mlp_layernorm.": ".post_attention_layernorm."}
-"""MiMo-V2's names that transformers does not map."""
+_NAMES = {
+    ".final_layernorm.": ".post_norm.",  # MiMo-V2's, which transformers does not map
+    ".pre_mlp_layernorm.": ".post_attention_layernorm.",
+    ".hidden_norm.": ".hnorm.",  # Inkling's, which it maps in layers that are numbered from 0
+    ".embed_norm.": ".enorm.",
+    ".input_proj.": ".eh_proj.",
+    ".transformer_block.": ".",
+}
 _PREFIX = r"(model\.|language_model\.)*"
-_OWN = re.compile(r"layers\.\d+\.(enorm|hnorm|eh_proj)\.")  # what each layer of its own has
+# what each layer of its own has
+_OWN = re.compile(r"layers\.\d+\.(enorm|hnorm|eh_proj|embed_norm|hidden_norm|input_proj)\.")
+_SCALE = re.compile(r"[._](weight|input)_scale(_inv)?$|\.scales?$")  # of quantised weights
 _MOST_LAYERS = 16  # those that are looked for; published checkpoints have at most 8
 
 
@@ -100,6 +109,7 @@ class MtpHead:
         self.num_mtp_layers = len(self._mtp.layers)
         kinds = getattr(self._mtp.config, "layer_types", None)
         self._kinds = kinds or [None] * self.num_mtp_layers
+        self._slots: dict[tuple[int, int], int] = {}
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
@@ -120,19 +130,41 @@ class MtpHead:
         num_new, d]`."""
         if of_target:
             states = self._norm(states.to(self.device, self.dtype))
+        if self._mtp.rotary_emb is not None:
+            return self._read(layer, token_ids, states, rows, RaggedStore(rows))
+        found = []  # relative positions and convolutions are computed for one row
+        for index, row in enumerate(rows.indices):
+            one, at = rows.cache.rows([row]), slice(index, index + 1)
+            store = ConvolvedStore(one, self._slots)
+            found.append(self._read(layer, token_ids[at], states[at], one, store))
+        return torch.cat(found)
+
+    def _read(
+        self,
+        layer: int,
+        token_ids: torch.Tensor,
+        states: torch.Tensor,
+        rows: CacheRows,
+        store: RaggedStore,
+    ) -> torch.Tensor:
         num_new, embedded = token_ids.shape[1], self._mtp.embed_tokens(token_ids)
         positions = rows.positions(num_new, self.device) + 1 + layer  # of the tokens that it reads
         kind = self._kinds[layer]
-        window = self._mtp.config.sliding_window if kind == "sliding_attention" else None
-        rotary = {"layer_type": kind} if self._mtp.has_per_layer_rope else {}
+        window = self._mtp.config.sliding_window if "sliding" in (kind or "") else None
+        rotary, rotated = self._mtp.rotary_emb, None
+        if rotary is not None:
+            own = {"layer_type": kind} if self._mtp.has_per_layer_rope else {}
+            rotated = rotary(embedded, position_ids=positions, **own)
         hidden: torch.Tensor = self._mtp.layers[layer](
             embedded,
             states,
-            position_embeddings=self._mtp.rotary_emb(embedded, position_ids=positions, **rotary),
+            position_embeddings=rotated,
             attention_mask=additive_mask(rows, num_new, self.device, self.dtype, window),
             position_ids=positions,
-            past_key_values=RaggedStore(rows),
+            past_key_values=store,
         )
+        if self._mtp.use_shared_post_norm:
+            hidden = self._mtp.shared_post_norm(hidden)
         return hidden
 
     @torch.no_grad()
@@ -142,6 +174,43 @@ class MtpHead:
         return logits
 
 
+class ConvolvedStore(RaggedStore):
+    """The cache of one row for layers with short convolutions, whose inputs are kept as keys are:
+    so rolling back is the same. `slots`: the cache's layer of each layer's keys (-1) and
+    convolutions, in the order of their first use."""
+
+    def __init__(self, rows: CacheRows, slots: dict[tuple[int, int], int]) -> None:
+        super().__init__(rows)
+        self._slots = slots
+
+    def update(self, key_states, value_states, layer_idx, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return self.rows.write(self._slot(layer_idx, -1), key_states, value_states)
+
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Any:
+        """None: `update_conv_state` has the inputs before."""
+        return None
+
+    def update_conv_state(
+        self, conv_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **kwargs: Any
+    ) -> torch.Tensor:
+        """Keep new inputs `[1, width, num_new]`; returns them after those that the kernel reads
+        before them."""
+        inputs, kernel = conv_states.transpose(1, 2)[:, None], kwargs["conv_kernel_size"]
+        kept, _ = self.rows.write(self._slot(layer_idx, state_idx), inputs, inputs[..., :0])
+        return kept[:, 0, 1 - kernel - inputs.shape[2] :].transpose(1, 2)
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        """Number of keys, and the position of the first: each layer reads one token further."""
+        return self.get_seq_length() + query_length, layer_idx + 1
+
+    def get_query_offset(self, layer_idx: int = 0) -> int:
+        """The position of the first query."""
+        return self.get_seq_length() + layer_idx + 1
+
+    def _slot(self, layer_idx: int, state_idx: int) -> int:
+        return self._slots.setdefault((layer_idx, state_idx), len(self._slots))
+
+
 def _load(model: Any, tensors: dict[str, Any], num_target_layers: int) -> Any:
     """transformers' module with these tensors' layers."""
     from transformers.core_model_loading import convert_and_load_state_dict_in_model
@@ -149,7 +218,7 @@ def _load(model: Any, tensors: dict[str, Any], num_target_layers: int) -> Any:
     from transformers.modeling_utils import LoadStateDictConfig
     from transformers.utils.generic import ContextManagers
 
-    if scale := next((name for name in tensors if "scale" in name.rsplit(".", 1)[-1]), None):
+    if scale := next(filter(_SCALE.search, tensors), None):
         raise ValueError(f"it is quantised ({scale}), which is not supported")
     like = copy(model)  # it shares the modules, but not the configuration
     count = 1 + max((_layer(name, num_target_layers) for name in tensors), default=0)
