@@ -15,7 +15,8 @@ from serve import Answer, Ask, Engine, serve
 ENGINE = Engine(
     packages=["mlx-lm", "mlx"],
     ways=["draft model"],
-    rule="The draft is drawn; it is accepted if the target's own draw is the same token.",
+    rule="The draft is drawn; it is accepted if the target's own draw is the same token. With "
+    "drafts a penalty sees no token of the prompt but its last.",
     source="mlx_lm/generate.py, speculative_generate_step",
     counts="from_draft marks each token that was drafted and kept.",
     top_p_first=True,

@@ -26,13 +26,13 @@ SPEEDS = """
 ## SmolLM2 with one draft
 
 SmolLM2-135M in float32 with one thread, greedy, 3 draft tokens per step, texts of 48 tokens with
-their short prompts, `--only speed`. The draft is SmolLM2 with its matrices rounded to four bits
-once more. It is as large as the target, so a step of four forwards emits at most four tokens and
-nothing becomes faster; but every engine can load it, and the loss is what the engine adds. Each
-text is decoded by the engine plainly and with drafts, and here plainly and with
-drafts, one after the other on a machine with other work: only the ratios mean something. They are
-geometric means with 95% intervals, and × its own plain is the speed with drafts relative to the
-same engine's without.
+their short prompts: `make engines ENGINE="mlx-lm --only speed"`. The draft is SmolLM2 with its
+matrices rounded to four bits once more. It is as large as the target, so a step of four forwards
+emits at most four tokens and nothing becomes faster; but every engine can load it, and the loss is
+what the engine adds. Each text is decoded by the engine plainly and with drafts, and here plainly
+and with drafts, one after the other on a machine with other work: only the ratios mean something.
+They are geometric means. “× its own plain” is the speed with drafts relative to the same engine's
+without.
 """
 PER_PASS = ("per_pass", "our_per_pass")
 SAME = 1e-3  # log-probabilities that differ by less do so by rounding
@@ -56,7 +56,7 @@ def report(results: Path) -> str:
     for name, one in found.items():
         for way in ["plain", *one["greedy"], *_only_sampled(one)] if one["sampled"] else ["none"]:
             lines.append(f"| {' | '.join(_row(name, one, way, settings))} |")
-    sentences = "\n".join(f"- **{name}** {_sentence(one)}" for name, one in found.items())
+    sentences = "\n".join(f"- **{name}** {_sentence(name, one)}" for name, one in found.items())
     table = "\n".join(lines)
     return f"{INTRODUCTION}\n{table}\n{KEYS}\n{sentences}\n{_speeds(found)}"
 
@@ -96,9 +96,9 @@ def _biased(verdict: dict[str, Any]) -> bool:
     return bool(verdict["biased"] and verdict["again"]["biased"])
 
 
-def _sentence(one: dict[str, Any]) -> str:
-    """What an engine does, in plain words."""
-    when = f"Tried on {one['date']}, {one['machine']}."
+def _sentence(name: str, one: dict[str, Any]) -> str:
+    """What an engine does, in plain words, and how to repeat it."""
+    when = f"`make engines ENGINE={name}`, {one['date']}, {one['machine']}."
     if "failed" in one:
         return f"could not be tried: {one['failed']}. {when}"
     versions = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
