@@ -33,7 +33,7 @@ test-slow: $(VENV)/.test chromium
 	$(BIN)/python -m pytest tests/browser --cpu-throttling 6 --timeout 3600
 
 # Other engines on trial, each in an environment of its own, or one: `make engines ENGINE=mlx-lm`.
-# Takes an hour; writes docs/engines.md.
+# Takes hours; writes docs/engines.md. ENGINE="mlx-lm --only speed" repeats a part.
 engines: $(VENV)/.test
 	$(BIN)/python -m benchmarks.engines $(ENGINE)
 

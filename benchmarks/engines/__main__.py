@@ -11,9 +11,10 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.engines import models
+from benchmarks.engines import models, smollm2
 from benchmarks.engines.report import write_report
-from benchmarks.engines.trial import HERE, EngineError, trial
+from benchmarks.engines.speed import speed
+from benchmarks.engines.trial import HERE, PARTS, EngineError, trial
 
 ADAPTERS = {
     path.stem.strip("_").replace("_", "-"): path
@@ -29,24 +30,37 @@ def main() -> int:
     parser.add_argument("engines", nargs="*", metavar="ENGINE", help=", ".join(ADAPTERS))
     parser.add_argument("--work", type=Path, default=Path(".engines"), help="environments, logs")
     parser.add_argument("--smallest", type=float, default=0.08, help="smallest bias worth finding")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="other parts stay")
     options = parser.parse_args()
     if unknown := [name for name in options.engines if name not in ADAPTERS]:
         parser.error(f"unknown engine {unknown[0]!r}; there are {', '.join(ADAPTERS)}")
     options.work.mkdir(parents=True, exist_ok=True)
-    if not (options.work / "models" / "tables.json").exists():  # the last of them
+    if not (options.work / "models" / "draft-f16.gguf").exists():  # the last of them
         models.write(options.work / "models")
+    real = options.work / "smollm2"
+    if "speed" in options.only and not (real / "prompts.json").exists():
+        smollm2.write(real)
     RESULTS.mkdir(exist_ok=True)
     failed = 0
     for name in options.engines or ADAPTERS:
         path = RESULTS / f"{name}.json"
+        result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         try:
-            result = trial(
-                ADAPTERS[name], options.work / "models", options.work, options.smallest, print
+            result |= trial(
+                ADAPTERS[name],
+                options.work / "models",
+                options.work,
+                options.smallest,
+                options.only,
+                print,
             )
+            if "speed" in options.only:
+                result["speed"] = speed(ADAPTERS[name], real, options.work, print)
+            result.pop("failed", None)
         except EngineError as error:
             print(f"{name}: {error}; its output is in {options.work}", file=sys.stderr)
             failed = 1
-            if path.exists():  # what was found before stays
+            if result:  # what was found before stays
                 continue
             result = {"failed": str(error), "versions": {}, "greedy": {}, "sampled": {}}
         result |= {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
@@ -57,13 +71,13 @@ def main() -> int:
 
 
 def machine() -> str:
-    """The processor's name and number of cores, and Python's version."""
+    """The processor's name."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
         lines = info.read_text(encoding="utf-8").split("\n")
         cpu = next((line.partition(": ")[2] for line in lines if "model name" in line), cpu)
-    return f"{cpu}, Python {platform.python_version()}"
+    return cpu
 
 
 if __name__ == "__main__":

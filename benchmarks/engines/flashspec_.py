@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from flashspec import FlashSpecConfig, SamplingConfig, SpeculativeEngine
 from flashspec.engine import HuggingFaceDrafter, TargetModel
-from hugging_face import NO_PENALTY, models, plain
+from hugging_face import NO_PENALTY, Passes, models, plain
 from serve import Answer, Ask, Engine, serve
 
 ENGINE = Engine(
@@ -20,12 +20,13 @@ ENGINE = Engine(
     source="flashspec/sampling/rejection.py",
     counts="Acceptance rates per step, over all drafted tokens.",
     skips=NO_PENALTY,
+    speed=True,
 )
 
 
 def load(folder: str) -> Callable[[Ask], Answer]:
     target, draft = models(folder)
-    device = torch.device("cpu")
+    device, passes = torch.device("cpu"), Passes(target)
 
     @cache
     def engine(temperature: float, top_p: float) -> Any:
@@ -39,11 +40,11 @@ def load(folder: str) -> Callable[[Ask], Answer]:
     def draw(ask: Ask) -> Answer:
         torch.manual_seed(ask.seed)
         if ask.way == "plain":
-            return Answer(plain(target, ask))
+            return Answer(plain(target, ask), passes=passes.take())
         found = engine(ask.temperature, ask.top_p).generate(
             torch.tensor([ask.prompt]), max_new_tokens=ask.max_tokens
         )
-        return Answer(found.output_ids[0].tolist())
+        return Answer(found.output_ids[0].tolist(), passes=passes.take())
 
     return draw
 

@@ -11,6 +11,22 @@ NO_TOP_P = {"T = 0.7, top-p 0.9": "It has no top-p."}
 NO_PENALTY = {"T = 1, repetition penalty 1.3": "It has no repetition penalty."}
 
 
+class Passes:
+    """Counts the forwards of a model from now on."""
+
+    def __init__(self, model: Any) -> None:
+        self.count = 0
+        model.register_forward_hook(self._add)
+
+    def _add(self, *_: Any) -> None:
+        self.count += 1
+
+    def take(self) -> int:
+        """Those since it was last asked."""
+        count, self.count = self.count, 0
+        return count
+
+
 def models(folder: str) -> tuple[Any, Any]:
     """Target and draft, in float32."""
     torch.set_num_threads(1)

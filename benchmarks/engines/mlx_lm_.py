@@ -15,10 +15,12 @@ from serve import Answer, Ask, Engine, serve
 ENGINE = Engine(
     packages=["mlx-lm", "mlx"],
     ways=["draft model"],
-    rule="The draft is drawn; it is accepted if the target's own draw is the same token.",
+    rule="The draft is drawn; it is accepted if the target's own draw is the same token. With "
+    "drafts a penalty sees no token of the prompt but its last.",
     source="mlx_lm/generate.py, speculative_generate_step",
     counts="from_draft marks each token that was drafted and kept.",
     top_p_first=True,
+    speed=True,
 )
 
 
@@ -37,12 +39,14 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         prompt = mx.array(ask.prompt)
         if ask.way == "plain":
             steps = generate_step(prompt, target, logits_processors=processors, **options)
-            return Answer([int(token) for token, _ in steps])
+            plain = [(int(token), float(logprobs[token])) for token, logprobs in steps]
+            return Answer([token for token, _ in plain], logprobs=[one for _, one in plain])
         steps = speculative_generate_step(
             prompt, target, draft, num_draft_tokens=3, logits_processors=processors, **options
         )
-        found = [(int(token), bool(drafted)) for token, _, drafted in steps]
-        return Answer([token for token, _ in found], accepted=sum(drafted for _, drafted in found))
+        found = [(int(token), float(said[token]), drafted) for token, said, drafted in steps]
+        tokens, logprobs, accepted = zip(*found, strict=True)
+        return Answer(list(tokens), accepted=sum(accepted), logprobs=list(logprobs))
 
     return draw
 

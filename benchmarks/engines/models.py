@@ -1,15 +1,12 @@
 """Writes the tiny random models of a trial in the engines' formats.
 
-One folder has the target and the draft as safetensors in the Hub's layout (`target`, `draft`), as
-GGUF files (`target.gguf`, `draft.gguf`) and as tables (`tables.json`): logits of the next token
-by the last one, for samplers that come without a model.
+One folder has the target and the draft as safetensors in the Hub's layout (`target`, `draft`) and
+as GGUF files (`target.gguf`, `draft.gguf`, and in float16 `target-f16.gguf`, `draft-f16.gguf`).
 """
 
-import json
 from pathlib import Path
 
 import gguf
-import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -30,7 +27,6 @@ def write(folder: Path) -> None:
         tokenizer().save_pretrained(folder / name)
         write_gguf(model, folder / f"{name}.gguf")
         write_gguf(model, folder / f"{name}-f16.gguf", half=True)
-    (folder / "tables.json").write_text(json.dumps(tables()), encoding="utf-8")
 
 
 def llama(seed: int) -> LlamaForCausalLM:
@@ -53,14 +49,6 @@ def llama(seed: int) -> LlamaForCausalLM:
     )
     model = LlamaForCausalLM(config).eval()
     return model.half().float()  # float16 has the same weights
-
-
-def tables() -> dict[str, list[list[float]]]:
-    """Logits of the next token by the last one, of target and draft."""
-    random = np.random.default_rng(3)
-    target = random.standard_normal((VOCAB, VOCAB)) * 1.3
-    draft = 0.6 * target + random.standard_normal((VOCAB, VOCAB))
-    return {"target": target.tolist(), "draft": draft.tolist()}
 
 
 def tokenizer() -> PreTrainedTokenizerFast:

@@ -1,5 +1,6 @@
 # /// script
-# dependencies = ["octane-sd==0.1.0", "torch==2.13.0", "transformers==5.23.0"]
+# [tool.engines]
+# without-dependencies = ["octane-sd==0.1.0"]
 # ///
 """octane-sd: It drafts nothing yet."""
 
@@ -8,8 +9,8 @@ from serve import Engine, serve
 ENGINE = Engine(
     packages=["octane-sd"],
     ways=[],
-    rule="Its server and its decoder are not written yet: octane serve ends with an error.",
-    source="octane/cli.py",
+    rule="Its decoder is not written yet: octane serve ends with NotImplementedError.",
+    source="octane/cli.py, main",
 )
 
 serve(ENGINE)

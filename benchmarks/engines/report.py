@@ -15,13 +15,27 @@ false alarm rate of 0.1% per verdict. Each biased verdict was repeated with a se
 This page is made from `benchmarks/engines/results/`.
 
 `make engines` repeats everything, `make engines ENGINE=mlx-lm` a single engine. mlx-lm needs
-`python3.12` on the path.
+`python3.12` on the path, dejavuu `python3.13`, naive-speculate `python3.14`.
 """
 KEYS = """
 “right”: no bias found; in brackets the smallest total variation that the test finds with 90%
 power. “**biased**”: the total variation from the target's distribution with its 95% interval.
 “–”: the engine has no such setting, or could not be tried.
 """
+SPEEDS = """
+## SmolLM2 with one draft
+
+SmolLM2-135M in float32 with one thread, greedy, 3 draft tokens per step, texts of 48 tokens with
+their short prompts: `make engines ENGINE="mlx-lm --only speed"`. The draft is SmolLM2 with its
+matrices rounded to four bits once more. It is as large as the target, so a step of four forwards
+emits at most four tokens and nothing becomes faster; but every engine can load it, and the loss is
+what the engine adds. Each text is decoded by the engine plainly and with drafts, and here plainly
+and with drafts, one after the other on a machine with other work: only the ratios mean something.
+They are geometric means. “× its own plain” is the speed with drafts relative to the same engine's
+without.
+"""
+PER_PASS = ("per_pass", "our_per_pass")
+SAME = 1e-3  # log-probabilities that differ by less do so by rounding
 
 
 def write_report(results: Path, page: Path = PAGE) -> None:
@@ -36,13 +50,15 @@ def report(results: Path) -> str:
         for path in sorted(results.glob("*.json"))
     }
     settings = list(dict.fromkeys(name for one in found.values() for name in one["sampled"]))
-    heads = ["engine", "drafts", "greedy text = plain", *settings]
+    penalty = "greedy, repetition penalty 1.3"
+    heads = ["engine", "drafts", "greedy text = plain", penalty, *settings]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for name, one in found.items():
         for way in ["plain", *one["greedy"], *_only_sampled(one)] if one["sampled"] else ["none"]:
             lines.append(f"| {' | '.join(_row(name, one, way, settings))} |")
-    sentences = "\n".join(f"- **{name}** {_sentence(one)}" for name, one in found.items())
-    return f"{INTRODUCTION}\n{chr(10).join(lines)}\n{KEYS}\n{sentences}\n"
+    sentences = "\n".join(f"- **{name}** {_sentence(name, one)}" for name, one in found.items())
+    table = "\n".join(lines)
+    return f"{INTRODUCTION}\n{table}\n{KEYS}\n{sentences}\n{_speeds(found)}"
 
 
 def _only_sampled(one: dict[str, Any]) -> list[str]:
@@ -52,10 +68,16 @@ def _only_sampled(one: dict[str, Any]) -> list[str]:
 
 def _row(name: str, one: dict[str, Any], way: str, settings: list[str]) -> list[str]:
     version = next(iter(one["versions"].values()), "")
-    greedy = one["greedy"].get(way)
-    equal = f"{greedy['equal']} of {greedy['texts']}" if greedy else "–"
+    equal = [_equal(one.get(part, {}).get(way)) for part in ("greedy", "greedy_penalty")]
     cells = [_cell(one["sampled"].get(setting, {}).get(way)) for setting in settings]
-    return [f"{name} {version}".strip(), way, equal, *cells]
+    return [f"{name} {version}".strip(), way, *equal, *cells]
+
+
+def _equal(greedy: dict[str, int] | None) -> str:
+    if greedy is None:
+        return "–"
+    said = f"{greedy['equal']} of {greedy['texts']}"
+    return said if greedy["equal"] == greedy["texts"] else f"**{said}**"
 
 
 def _cell(verdict: dict[str, Any] | None) -> str:
@@ -74,9 +96,9 @@ def _biased(verdict: dict[str, Any]) -> bool:
     return bool(verdict["biased"] and verdict["again"]["biased"])
 
 
-def _sentence(one: dict[str, Any]) -> str:
-    """What an engine does, in plain words."""
-    when = f"Tried on {one['date']}, {one['machine']}."
+def _sentence(name: str, one: dict[str, Any]) -> str:
+    """What an engine does, in plain words, and how to repeat it."""
+    when = f"`make engines ENGINE={name}`, {one['date']}, {one['machine']}."
     if "failed" in one:
         return f"could not be tried: {one['failed']}. {when}"
     versions = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
@@ -90,9 +112,15 @@ def _sentence(one: dict[str, Any]) -> str:
         if _biased(verdict)
     ]
     differs = [way for way, own in one["greedy"].items() if own["equal"] < own["texts"]]
-    said = [f"does not follow the target with {', '.join(biased)}" if biased else "is right here"]
-    if differs:
-        said.append(f"changes greedy texts with {', '.join(differs)}")
+    penalised = one.get("greedy_penalty", {}).items()
+    differs += [
+        f"{way} and a repetition penalty"
+        for way, own in penalised
+        if own["equal"] < own["texts"] and way not in differs
+    ]
+    said = [f"does not follow the target with {', '.join(biased)}"] if biased else []
+    said += [f"changes greedy texts with {', '.join(differs)}"] if differs else []
+    said = said or ["is right here"]
     rest = [rule, one["counts"], *_figures(one)]
     rest += [f"Left out: {setting}. {why}" for setting, why in one["skips"].items()]
     if one.get("top_p_first"):
@@ -111,4 +139,28 @@ def _figures(one: dict[str, Any]) -> list[str]:
             said.append(f"Its own figures with {way}, {own['tokens']} tokens: {', '.join(known)}.")
         if own["logprobs_missing"]:
             said.append(f"With {way}, {own['logprobs_missing']} tokens have no log-probabilities.")
+        elif (differ := own.get("logprobs_differ")) is not None:
+            same = "are" if differ < SAME else f"differ by up to {differ:.1g} from"
+            said.append(f"With {way}, log-probabilities {same} those of plain decoding.")
     return said
+
+
+def _speeds(found: dict[str, dict[str, Any]]) -> str:
+    """The section about SmolLM2, with a row per engine."""
+    rows = [[name, *_speed(one["speed"])] for name, one in found.items() if one.get("speed")]
+    heads = ["engine", "texts equal", "tokens per pass", "× its own plain"]
+    heads += ["here: tokens per pass", "here: × plain", "its plain ÷ plain here"]
+    lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
+    lines.insert(1, f"|{'---|' * len(heads)}")
+    return "\n".join([SPEEDS, *lines]) + "\n" if rows else ""
+
+
+def _speed(own: dict[str, Any]) -> list[str]:
+    def ratio(values: list[float | None]) -> str:
+        mean, low, high = values
+        return f"{mean:.2f}" + (f" ({low:.2f}–{high:.2f})" if low and high else "")
+
+    per_pass = ["–" if own[key] is None else f"{own[key]:.2f}" for key in PER_PASS]
+    equal = f"{own['equal']} of {own['texts']}"
+    gains = [ratio(own[key]) for key in ("ratio", "our_ratio", "plain_to_ours")]
+    return [equal, per_pass[0], gains[0], per_pass[1], *gains[1:]]

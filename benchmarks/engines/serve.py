@@ -9,6 +9,7 @@ answers are JSON objects, one per line.
 import contextlib
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -37,6 +38,7 @@ class Answer:
     drafted: int | None = None  # draft tokens, by the engine's own count
     accepted: int | None = None
     logprobs: list[float | None] | None = None
+    passes: int | None = None  # forwards of the target
 
 
 Draw = Callable[[Ask], Answer]
@@ -54,6 +56,7 @@ class Engine:
     top_p_first: bool = False  # whether top-p is applied before temperature
     skips: dict[str, str] = field(default_factory=dict)  # settings that it refuses, with the reason
     samples_only: bool = False  # whether it cannot decode greedily
+    speed: bool = False  # whether its "draft model" is measured with SmolLM2
 
 
 def serve(engine: Engine, load: Callable[[str], Draw] | None = None) -> None:
@@ -64,6 +67,7 @@ def serve(engine: Engine, load: Callable[[str], Draw] | None = None) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         draw = None if load is None else load(sys.argv[1])
         versions = {name: version(name) for name in engine.packages}
+        versions["Python"] = platform.python_version()
         _say(answers, asdict(engine) | {"versions": versions})
         if draw is None:
             return

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from hugging_face import Passes, models, settings
 from serve import Answer, Ask, Engine, serve
-from transformers import AutoModelForCausalLM, GenerationConfig
 
 ENGINE = Engine(
     packages=["transformers", "torch"],
@@ -16,38 +16,38 @@ ENGINE = Engine(
     rule="Accepted with probability min(1, p/q); a copied token counts as drawn with certainty.",
     source="generation/utils.py, _speculative_sampling",
     counts="It reports no acceptance figure.",
+    speed=True,
 )
 
 
 def load(folder: str) -> Callable[[Ask], Answer]:
-    torch.set_num_threads(1)
-    target = AutoModelForCausalLM.from_pretrained(f"{folder}/target", dtype=torch.float32)
-    draft = AutoModelForCausalLM.from_pretrained(f"{folder}/draft", dtype=torch.float32)
+    target, draft = models(folder)
     draft.generation_config.num_assistant_tokens = 3
     draft.generation_config.num_assistant_tokens_schedule = "constant"
     draft.generation_config.assistant_confidence_threshold = 0.0
+    passes = Passes(target)
+    ways: dict[str, dict[str, Any]] = {
+        "draft model": {"assistant_model": draft},
+        "prompt lookup": {"prompt_lookup_num_tokens": 3},
+    }
 
     def draw(ask: Ask) -> Answer:
-        sampling: dict[str, Any] = {"temperature": ask.temperature, "top_p": ask.top_p, "top_k": 0}
-        config = GenerationConfig(
-            max_new_tokens=ask.max_tokens,
-            do_sample=ask.temperature > 0,
-            repetition_penalty=ask.repetition_penalty,
-            eos_token_id=0,
-            pad_token_id=0,
-            **(sampling if ask.temperature else {}),
-        )
-        ways: dict[str, dict[str, Any]] = {
-            "draft model": {"assistant_model": draft},
-            "prompt lookup": {"prompt_lookup_num_tokens": 3},
-        }
-        ids = torch.tensor([ask.prompt])
+        ids, greedy = torch.tensor([ask.prompt]), ask.temperature == 0
         torch.manual_seed(ask.seed)
-        mask = torch.ones_like(ids)
         found = target.generate(
-            ids, attention_mask=mask, generation_config=config, **ways.get(ask.way, {})
+            ids,
+            attention_mask=torch.ones_like(ids),
+            generation_config=settings(ask),
+            return_dict_in_generate=True,
+            output_scores=greedy,
+            **ways.get(ask.way, {}),
         )
-        return Answer(found[0, len(ask.prompt) :].tolist())
+        tokens = found.sequences[0, len(ask.prompt) :]
+        logprobs = None
+        if greedy:
+            scores = torch.cat(found.scores).log_softmax(-1)
+            logprobs = scores.gather(-1, tokens[:, None])[:, 0].tolist()
+        return Answer(tokens.tolist(), passes=passes.take(), logprobs=logprobs)
 
     return draw
 

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,11 +23,14 @@ from naive_speculate.testing import prove_sampler
 
 HERE = Path(__file__).parent
 PROMPT, GREEDY_TEXTS, GREEDY_TOKENS, TOKENS = [3, 5, 3, 5, 3], 50, 24, 4
+VARIED_PROMPT = [6, 9, 7, 9, 1, 6, 14, 11]  # a penalty that sees its last token only is found
+PENALTY = "T = 1, repetition penalty 1.3"
 SETTINGS: dict[str, dict[str, float]] = {
     "T = 1": {"temperature": 1.0},
     "T = 0.7, top-p 0.9": {"temperature": 0.7, "top_p": 0.9},
-    "T = 1, repetition penalty 1.3": {"temperature": 1.0, "repetition_penalty": 1.3},
+    PENALTY: {"temperature": 1.0, "repetition_penalty": 1.3},
 }
+PARTS = ("greedy", "sampled", "figures", "speed")
 ERROR_RATE = 0.001
 LARGE = ("torch", "transformers")  # packages that environments share
 Say = Callable[[str], None]
@@ -35,22 +38,6 @@ Say = Callable[[str], None]
 
 class EngineError(Exception):
     """An engine that cannot be installed, or ended; in one line."""
-
-
-class Table:
-    """A `LanguageModel` whose next token depends on the last one only; see `models.tables`."""
-
-    eos_token_id = None
-    vocab_size = VOCAB
-
-    def __init__(self, logits: list[list[float]]) -> None:
-        self._logits = torch.tensor(logits, dtype=torch.float64)
-
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: Any) -> torch.Tensor:
-        """Logits `[1, tokens, vocab_size]`; the cache keeps a number per token."""
-        states = query_token_ids[:, None, :, None].double()
-        kv_cache.update([(states, states)])
-        return self._logits[query_token_ids]
 
 
 def requirements(script: Path) -> dict[str, Any]:
@@ -80,11 +67,14 @@ def environment(script: Path, work: Path) -> Path:
     try:
         made.unlink(missing_ok=True)
         subprocess.run([interpreter(needs), "-m", "venv", "--clear", str(folder)], check=True)
-        packages = needs["dependencies"]
+        packages = needs.get("dependencies", [])
         _share(folder, packages)
-        subprocess.run([*command, "--only-binary", ":all:", *packages], check=True)
+        alone = needs.get("tool", {}).get("engines", {}).get("without-dependencies", [])
+        for options, wanted in (([], packages), (["--no-deps"], alone)):
+            if wanted:
+                subprocess.run([*command, "--only-binary", ":all:", *options, *wanted], check=True)
     except subprocess.CalledProcessError as error:
-        names = " ".join(needs["dependencies"])
+        names = " ".join([*packages, *alone])
         raise EngineError(
             f"{names} cannot be installed (pip ended with {error.returncode})"
         ) from None
@@ -155,53 +145,72 @@ def running(script: Path, models: Path, work: Path) -> Iterator[Running]:
             process.wait()
 
 
-def trial(script: Path, models: Path, work: Path, smallest: float, say: Say) -> dict[str, Any]:
-    """All of an engine's results, as JSON values."""
+def trial(
+    script: Path, models: Path, work: Path, smallest: float, parts: Sequence[str], say: Say
+) -> dict[str, Any]:
+    """An engine's results, as JSON values, of all parts but "speed"."""
     with running(script, models, work) as engine:
         about = engine.about
         names = ("versions", "rule", "source", "counts", "skips", "top_p_first")
         result = {name: about[name] for name in names}
-        decodes_greedily = [] if about["samples_only"] else about["ways"]
-        result["greedy"] = {way: greedy(engine, way) for way in decodes_greedily}
-        result["sampled"] = {}
-        for name, settings in SETTINGS.items():
-            if name in about["skips"]:
-                continue
-            for way in ["plain", *about["ways"]] if about["ways"] else []:
-                say(f"{script.stem}: {way}, {name}")
-                verdict = sampled(engine, way, settings, models, smallest, seed=0)
-                if verdict["biased"]:  # once more, with other seeds
-                    verdict["again"] = sampled(engine, way, settings, models, smallest, seed=10**6)
-                result["sampled"].setdefault(name, {})[way] = verdict
-        temperature = 1.0 if about["samples_only"] else 0.0
-        result["figures"] = {way: figures(engine, way, temperature) for way in about["ways"]}
+        greedily = [] if about["samples_only"] else about["ways"]
+        if "greedy" in parts:
+            say(f"{script.stem}: greedy texts")
+            result["greedy"] = {way: greedy(engine, way) for way in greedily}
+            with_penalty = [] if PENALTY in about["skips"] else greedily
+            result["greedy_penalty"] = {way: greedy(engine, way, 1.3) for way in with_penalty}
+        if "sampled" in parts:
+            result["sampled"] = all_sampled(engine, script.stem, models, smallest, say)
+        if "figures" in parts:
+            temperature = 1.0 if about["samples_only"] else 0.0
+            result["figures"] = {way: figures(engine, way, temperature) for way in about["ways"]}
     return result
 
 
-def greedy(engine: Running, way: str) -> dict[str, int]:
+def greedy(
+    engine: Running, way: str, penalty: float = 1.0, texts: int = GREEDY_TEXTS
+) -> dict[str, int]:
     """How many greedy texts are the same with and without drafts."""
     random, equal = torch.Generator().manual_seed(0), 0
-    for _ in range(GREEDY_TEXTS):
+    for _ in range(texts):
         prompt = torch.randint(1, VOCAB, (8,), generator=random).tolist()
-        ask = Ask(prompt, max_tokens=GREEDY_TOKENS)
-        drafted = Ask(prompt, way, max_tokens=GREEDY_TOKENS)
-        equal += engine.ask(ask).token_ids == engine.ask(drafted).token_ids
-    return {"equal": equal, "texts": GREEDY_TEXTS}
+        ask = Ask(prompt, max_tokens=GREEDY_TOKENS, repetition_penalty=penalty)
+        equal += engine.ask(ask).token_ids == engine.ask(replace(ask, way=way)).token_ids
+    return {"equal": equal, "texts": texts}
+
+
+def all_sampled(
+    engine: Running, name: str, models: Path, smallest: float, say: Say
+) -> dict[str, dict[str, Any]]:
+    """The verdicts by setting and way."""
+    found: dict[str, dict[str, Any]] = {}
+    for setting, values in SETTINGS.items():
+        if setting in engine.about["skips"]:
+            continue
+        for way in ["plain", *engine.about["ways"]] if engine.about["ways"] else []:
+            say(f"{name}: {way}, {setting}")
+            verdict = sampled(engine, way, values, models, smallest, seed=0)
+            if verdict["biased"]:  # once more, with other seeds
+                verdict["again"] = sampled(engine, way, values, models, smallest, seed=10**6)
+            found.setdefault(setting, {})[way] = verdict
+    return found
 
 
 def sampled(
     engine: Running, way: str, settings: dict[str, float], models: Path, smallest: float, seed: int
 ) -> dict[str, Any]:
     """The verdict of `prove_sampler` about one way and one setting."""
+    prompt = VARIED_PROMPT if "repetition_penalty" in settings else PROMPT
 
     def draw(number: int) -> list[int]:
-        return engine.ask(Ask(PROMPT, way, TOKENS + 4, number, **settings)).token_ids
+        return engine.ask(Ask(prompt, way, TOKENS + 4, number, **settings)).token_ids
 
     params = params_of(settings, engine.about["top_p_first"])
+    target = wrap(AutoModelForCausalLM.from_pretrained(models / "target", dtype=torch.float32))
     proof = prove_sampler(
         draw,
-        target_of(engine, models),
-        PROMPT,
+        target,
+        prompt,
         params,
         num_tokens=TOKENS,
         smallest=smallest,
@@ -234,20 +243,18 @@ def nucleus(top_p: float, token_ids: list[int], logits: torch.Tensor) -> torch.T
     return logits.index_fill(-1, order[ordered.cumsum(-1) - ordered >= top_p], -torch.inf)
 
 
-def target_of(engine: Running, models: Path) -> Any:
-    """The engine's target here: the tiny Llama, or the table of a bare sampler."""
-    if "tables" in engine.about["counts"]:
-        return Table(json.loads((models / "tables.json").read_text(encoding="utf-8"))["target"])
-    model = AutoModelForCausalLM.from_pretrained(models / "target", dtype=torch.float32)
-    return wrap(model)
-
-
 def figures(engine: Running, way: str, temperature: float) -> dict[str, Any]:
-    """What the engine says of one text: its own counts, and log-probabilities."""
+    """What the engine says of one text: its own counts, and log-probabilities; of a greedy text
+    also the largest difference from those without drafts."""
     ask = Ask(PROMPT, way, max_tokens=GREEDY_TOKENS, temperature=temperature)
-    answer = engine.ask(ask)
-    found = asdict(answer) | {"tokens": len(answer.token_ids)}
-    logprobs = found.pop("logprobs")
-    found.pop("token_ids")
-    missing = None if logprobs is None else sum(one is None for one in logprobs)
-    return found | {"logprobs_missing": missing}
+    answer, plain = engine.ask(ask), engine.ask(replace(ask, way="plain"))
+    found: dict[str, Any] = {"drafted": answer.drafted, "accepted": answer.accepted}
+    found |= {"tokens": len(answer.token_ids), "logprobs_missing": None}
+    if answer.logprobs is None:
+        return found
+    found["logprobs_missing"] = sum(one is None for one in answer.logprobs)
+    if plain.logprobs is not None and temperature == 0:
+        pairs = zip(answer.logprobs, plain.logprobs, strict=False)
+        gaps = [abs(a - b) for a, b in pairs if a is not None and b is not None]
+        found["logprobs_differ"] = max(gaps, default=None)
+    return found

@@ -9,19 +9,24 @@ import pytest
 
 from benchmarks.engines import models
 from benchmarks.engines.report import PAGE, report
+from benchmarks.engines.speed import measured
 from benchmarks.engines.trial import (
     HERE,
     SETTINGS,
     EngineError,
     environment,
+    greedy,
     requirements,
     running,
     sampled,
 )
 
 ADAPTER = HERE / "transformers_.py"
-SAID = '"temperature": ask.temperature,'
-COLDER = '"temperature": ask.temperature * (1.0 if ask.way == "plain" else 0.4),'
+SAID = "generation_config=settings(ask)"
+COLDER = (
+    'generation_config=settings(ask if ask.way == "plain" else '
+    "Ask(ask.prompt, temperature=0.4 * ask.temperature, max_tokens=ask.max_tokens))"
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +52,24 @@ def test_a_planted_fault_in_a_copy_of_a_correct_adapter_is_found(planted, folder
     assert SAID in text
     copy = tmp_path / "copy_.py"
     copy.write_text(text.replace(SAID, COLDER) if planted else text, encoding="utf-8")
-    (tmp_path / "serve.py").write_bytes((HERE / "serve.py").read_bytes())
+    for shared in ("serve.py", "hugging_face.py"):
+        (tmp_path / shared).write_bytes((HERE / shared).read_bytes())
     in_this_environment(copy, tmp_path)
     with running(copy, folder, tmp_path) as engine:
         verdict = sampled(engine, "prompt lookup", SETTINGS["T = 1"], folder, 0.4, seed=0)
+        same = greedy(engine, "prompt lookup", penalty=1.3, texts=5)  # the fault drops the penalty
     assert verdict["biased"] == planted
+    assert (same["equal"] < same["texts"]) == planted
 
 
 @pytest.mark.parametrize(
     ("header", "said"),
     [
         ('# requires-python = ">=9.7"\n# dependencies = []', "needs Python 9.7"),
-        ('# dependencies = ["./no-such-package"]', "cannot be installed"),
+        (
+            '# [tool.engines]\n# without-dependencies = ["./no-such-package"]',
+            "no-such-package cannot be installed",
+        ),
     ],
 )
 def test_an_engine_that_cannot_be_installed_ends_in_one_line(header, said, tmp_path):
@@ -75,6 +86,32 @@ def test_an_adapter_that_ends_is_one_line(folder, tmp_path):
     in_this_environment(script, tmp_path)
     with pytest.raises(EngineError, match=r"^ends_ ended with status 3$"):
         running(script, folder, tmp_path).__enter__()
+
+
+def test_a_gain_is_the_ratio_of_paired_times_without_the_warm_up():
+    calls = []
+
+    def way(name, seconds, per_pass, ids):
+        def decode(prompt):
+            calls.append(name)
+            warm_up = calls.count(name) == 1
+            return (100.0 if warm_up else seconds * prompt[0]), per_pass, ids
+
+        return decode
+
+    ways = {
+        "plain": way("plain", 2.0, None, [1, 2]),
+        "drafts": way("drafts", 0.5, 3.0, [1, 2]),
+        "our plain": way("our plain", 1.0, 1.0, [1, 3]),
+        "our drafts": way("our drafts", 2.0, 2.5, [1, 3]),
+    }
+    found = measured(ways, [[1], [3]])
+    assert found["ratio"] == [4.0, None, None]
+    assert found["our_ratio"] == [0.5, None, None]
+    assert found["plain_to_ours"] == [0.5, None, None]
+    assert (found["per_pass"], found["our_per_pass"]) == (3.0, 2.5)
+    assert (found["equal"], found["texts"]) == (2, 2)
+    assert calls[:8] == [*reversed(ways), *ways]
 
 
 def test_the_page_is_what_the_results_say():

@@ -1,0 +1,67 @@
+"""SmolLM2 and a draft for it, in the engines' formats. The draft is SmolLM2 with matrices that were
+rounded to four bits once more: it makes nothing faster, but is often right, and all can load it."""
+
+import json
+from pathlib import Path
+
+import gguf
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+from naive_speculate.infer.gguf.metadata import read_header
+from naive_speculate.infer.gguf.weights import dequantised
+from naive_speculate.known import KNOWN
+
+QUESTIONS = (
+    "Write a short story about a dog who sails a boat.",
+    "Explain how rain forms, step by step.",
+    "List the planets of the solar system, with a sentence about each.",
+    "Compare cats and dogs as pets.",
+)
+_OWN = ("GGUF.", "general.architecture", "general.file_type")
+_ROUNDED = gguf.GGMLQuantizationType.Q4_0
+
+
+def write(folder: Path) -> None:
+    """Write the models, and the prompts' token ids as `prompts.json`, the last of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = KNOWN["smollm2"].find()[0]
+    for name, rounded in (("target", False), ("draft", True)):
+        for half in (True, False):
+            write_gguf(source, folder / f"{name}{'-f16' * half}.gguf", rounded, half)
+        named = {"gguf_file": f"{name}.gguf"}
+        tokenizer = AutoTokenizer.from_pretrained(folder, **named)
+        read = AutoModelForCausalLM.from_pretrained(folder, **named, dtype=torch.float32)
+        del read.config.quantization_config  # such a model cannot be saved
+        model = LlamaForCausalLM(read.config)
+        model.load_state_dict(read.state_dict())
+        model.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    prompts = [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": question}], add_generation_prompt=True, return_dict=False
+        )
+        for question in QUESTIONS
+    ]
+    (folder / "prompts.json").write_text(json.dumps(prompts), encoding="utf-8")
+
+
+def write_gguf(source: Path, path: Path, rounded: bool, half: bool) -> None:
+    """The same metadata, with matrices in float32 or float16, rounded to four bits before."""
+    fields = gguf.GGUFReader(source).fields
+    writer = gguf.GGUFWriter(str(path), fields["general.architecture"].contents())
+    kinds = gguf.LlamaFileType
+    writer.add_file_type(kinds.MOSTLY_F16 if half else kinds.ALL_F32)
+    for name, field in fields.items():
+        if not name.startswith(_OWN):
+            inner = field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(name, field.contents(), field.types[0], inner)
+    for name, tensor in read_header(source)[1].items():
+        values = dequantised(source, tensor).numpy()
+        if values.ndim > 1 and rounded:
+            values = gguf.quants.dequantize(gguf.quants.quantize(values, _ROUNDED), _ROUNDED)
+        writer.add_tensor(name, values.astype("float16") if half and values.ndim > 1 else values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
