@@ -56,6 +56,7 @@ FIRST_NEEDED = (
     "page",
     "glossary",
     "race",
+    "samples",
     "stage",
     "inspector",
     "charts",
