@@ -57,6 +57,7 @@ FIRST_NEEDED = (
     "page",
     "glossary",
     "race",
+    "samples",
     "stage",
     "inspector",
     "charts",

@@ -2,7 +2,7 @@
 
 import { Channel, finder, make, still, write } from "./dom.js";
 import { count, isGreedy } from "./format.js";
-import { explain } from "./rooms.js";
+import { explain, mine } from "./rooms.js";
 
 const FAST_SECONDS = 0.01;  // a replay with less time per token is slowed down …
 const SHOWN_SECONDS = 0.04; // … to this
@@ -27,7 +27,8 @@ class Race {
     this.find = finder(root);
     [this.plain, this.drafts] = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`)));
     [this.again, this.parted, this.result] = [".ns-again", ".ns-parted", ".ns-result"].map(this.find);
-    this.parted.addEventListener("click", () => this.explain());
+    this.parted.addEventListener("click", () => explain(this.texts()));
+    mine.texts = () => this.texts();
     this.again.addEventListener("click", () => { if (this.state === "replaying") this.draw(); else this.replay(); });
     new ResizeObserver(() => this.place()).observe(root);
   }
@@ -95,12 +96,14 @@ class Race {
     this.result.classList.toggle("ns-below", this.state !== "done" || (1 - share) * this.drafts.track.clientWidth < this.result.scrollWidth + 20);
   }
 
-  // Why greedy lanes parted.
-  explain() {
-    const { plain, drafts } = this.run;
+  // The lanes' texts up to where they part and a little further; null while there is none without drafts.
+  texts() {
+    const { plain, drafts } = this.run ?? {};
+    if (!plain?.texts.length) return null;
     const { prompt, prompt_texts: read } = drafts.started;
-    const [a, b] = [plain, drafts].map(({ texts }) => texts.slice(0, partedAt(this.run) + AFTER).join(""));
-    explain({ prompt, a, b, chat: read?.join("") !== prompt, greedy: true });
+    const parts = plain.ids.findIndex((id, n) => id !== drafts.ids[n]);
+    const [a, b] = [plain, drafts].map(({ texts }) => texts.slice(0, parts < 0 ? undefined : parts + AFTER).join(""));
+    return { prompt, a, b, chat: read?.join("") !== prompt, greedy: isGreedy(drafts.settings) };
   }
 
   status() {

@@ -9,6 +9,7 @@ const PATIENCE_MS = 60000;
 const COMPARING_MS = 600000; // others may measure before
 export const UNLINKED = { room: null, text: null, dice: null, alpha: null }; // parameters of links to rooms
 const NO_ANSWER = "No answer. Try again.";
+const NO_TEXTS = "The run on the Run tab has no text without drafts yet.";
 
 // A component's room. Its form is a question to the server: an event with the form's fields and a number. The answer with that
 // number comes as the component's value, and is shown. The button is disabled meanwhile. Without an answer, the status says so.
@@ -100,6 +101,7 @@ export function mountDoctor(component) {
 }
 
 const texts = new Channel();
+export const mine = { texts: () => null }; // gives those of the run on the stage, as `explain` takes them
 
 // Opens the room from anywhere, with texts `{ prompt, a, b, chat, greedy }`, which are compared at once, or empty.
 export function explain(given = {}) {
@@ -120,4 +122,10 @@ export function mountDiffer(component) {
     [elements.chat.checked, elements.greedy.checked] = [chat, greedy];
     room.form.requestSubmit();
   });
+  for (const button of room.form.querySelectorAll("[data-texts]")) {
+    button.addEventListener("click", () => {
+      const given = button.dataset.texts === "mine" ? mine.texts() : JSON.parse(button.dataset.texts);
+      if (given) texts.tell(given); else room.end(NO_TEXTS);
+    });
+  }
 }

@@ -116,6 +116,13 @@ def test_a_race_whose_lanes_parted_asks_why_and_bad_texts_are_refused(open_page)
     toast(page, "at most 320 tokens")
     expect(page.locator(DIFFERENCE)).to_be_hidden()
     expect(page.locator("#differ [type=submit]")).to_be_enabled()
+    page.locator("#differ").get_by_role("button", name="These two texts of my run").click()
+    expect(page.locator("#differ [name=a]")).not_to_have_value("🦊" * 600)
+    expect(page.locator(f"{DIFFERENCE} h3")).to_have_text("Unexplained")
+    page.locator("#differ").get_by_role("button", name="Example: two samples").click()
+    expect(page.locator("#differ [name=b]")).to_have_value("Paris is the capital of France.")
+    expect(page.locator("#differ [name=greedy]")).not_to_be_checked()
+    expect(page.locator(f"{DIFFERENCE} h3")).not_to_have_text("Unexplained")
 
 
 WORDS = ["in", "a", "forest", "with", "his", "mother", "and", "he", "was", "happy"]

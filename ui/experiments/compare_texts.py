@@ -1,6 +1,7 @@
 """The room that explains why two texts of the same prompt differ (`naive_speculate.differ`), for
 the chosen pair's target."""
 
+import json
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
@@ -8,7 +9,7 @@ from typing import Any
 
 from naive_speculate.models import BUNDLED_PAIR, load_pair
 from naive_speculate.tools.differ import Scores, compare
-from ui.assets import component, render
+from ui.assets import ROOT, component, render
 from ui.experiments.rooms import answer_form, room, text_of
 from ui.host.catalog import Catalog, ServedPair
 from ui.labels import end_of
@@ -17,6 +18,11 @@ from ui.run import controls as parts
 TITLE = "These cannot be compared"
 FIELDS = {"prompt": ("the prompt", 1000), "a": ("text A", 1600), "b": ("text B", 1600)}
 """The form's texts and their longest inputs, by field name."""
+EXAMPLES = {
+    "Example: temperature 0": ROOT / "differ" / "greedy.json",
+    "Example: two samples": ROOT / "differ" / "samples.json",
+}
+"""Files with texts to begin with, by the names of their buttons."""
 MOST_TOKENS = 320
 """Of prompt and text together. SmolLM2 takes a third of a second of processor time per token:
 bfloat16 is slow on most CPUs."""
@@ -28,8 +34,9 @@ _loading = Lock()
 def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
     """Build the room inside the current Blocks context; the controls name the pair."""
     limits = {name: most for name, (_, most) in FIELDS.items()}
+    examples = {name: json.loads(file.read_text("utf-8")) for name, file in EXAMPLES.items()}
     markup, names = (
-        room("differ", "differ", limits=limits, tokens=MOST_TOKENS),
+        room("differ", "differ", limits=limits, tokens=MOST_TOKENS, examples=examples),
         {"label": "Why do two texts differ?", "elem_id": "differ"},
     )
     view = component("rooms", markup, mount="mountDiffer", events=["compare"], **names)

@@ -146,13 +146,16 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
         known[name] = {entry.token_id: entry.prob for entry in top or []}
         if own is not None and event.token_id is not None:
             known[name][event.token_id] = own
+    instead = case.first(EventKind.RESAMPLED) if event.kind == EventKind.REJECTED else None
+    marked = [event, *([instead] if instead else [])]
     shown = _tokens_shown(
-        event, [entry for _, top, _ in series for entry in top or []], known.get("target", {})
+        marked, [entry for _, top, _ in series for entry in top or []], known.get("target", {})
     )
     _add_crossed(known, case, drafted)
     tokens: list[dict[str, Any]] = [
         {
-            "text": visible(token.text, LABEL_LENGTH),
+            "text": ("↻ " if instead and token.token_id == instead.token_id else "")
+            + visible(token.text, LABEL_LENGTH),
             "name": visible(token.text, NAME_LENGTH),
             "chosen": token.token_id == event.token_id,
             "probs": [probs.get(token.token_id) for probs in known.values()],
@@ -160,6 +163,8 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
         for token in shown
     ]
     takeaway = f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space"
+    if instead:
+        takeaway += "; ↻ was drawn instead"
     columns = zip(*(token["probs"] for token in tokens), strict=True)
     rest = [max(0.0, 1 - math.fsum(prob or 0.0 for prob in column)) for column in columns]
     if max(rest, default=0.0) < LEAST_SHOWN:
@@ -190,20 +195,29 @@ def _add_crossed(known: dict[str, dict[int, float]], case: Case, drafted: Event)
 
 
 def _tokens_shown(
-    event: Event, entries: list[TokenProb], target: Mapping[int, float]
+    marked: list[Event], entries: list[TokenProb], target: Mapping[int, float]
 ) -> list[TokenProb]:
-    """The chosen token and the most probable others of all lists' entries, sorted by target
+    """The marked tokens and the most probable others of all lists' entries, sorted by target
     probability. Others with invisible bars are left out."""
-    own, best = event.token_id, dict[int, TokenProb]()
-    if own is not None:
-        best[own] = TokenProb(own, event.text or event.token or "", event.target_prob or 0.0)
+    best = {
+        event.token_id: TokenProb(
+            event.token_id, event.text or event.token or "", event.target_prob or 0.0
+        )
+        for event in marked
+        if event.token_id is not None
+    }
+    own = set(best)
     best |= {entry.token_id: entry for entry in sorted(entries, key=lambda entry: entry.prob)}
     listed = [
-        entry for entry in best.values() if entry.token_id == own or entry.prob >= LEAST_SHOWN
+        entry for entry in best.values() if entry.token_id in own or entry.prob >= LEAST_SHOWN
     ]
     ranked = sorted(
         listed,
-        key=lambda entry: (entry.token_id != own, -entry.prob, -target.get(entry.token_id, 0.0)),
+        key=lambda entry: (
+            entry.token_id not in own,
+            -entry.prob,
+            -target.get(entry.token_id, 0.0),
+        ),
     )
     return sorted(
         ranked[:SHOWN_TOKENS], key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob)

@@ -60,6 +60,7 @@ class Measuring:
         self._turn = threading.Lock()
         self._cancel: threading.Event | None = None
         self._engine: Engine | None = None
+        self._rows = 1  # sequences of the current measurement
 
     def interrupt(self) -> None:
         """End the current measurement, because a visitor wants to decode."""
@@ -70,10 +71,9 @@ class Measuring:
         """An engine's load without the current measurement."""
         if engine is not self._engine:
             return load
-        running = min(1, load.running)
-        return replace(
-            load, running=load.running - running, waiting=max(0, load.waiting - (1 - running))
-        )
+        running = min(self._rows, load.running)
+        waiting = max(0, load.waiting - (self._rows - running))
+        return replace(load, running=load.running - running, waiting=waiting)
 
     def speedup(
         self, engine: Engine, request: Request, lane: list[Event] | None = None
@@ -110,7 +110,7 @@ class Measuring:
     def events(self, engine: Engine, request: Request, detail: Detail = "none") -> list[Event]:
         """A run's events, by default without probabilities, cut off after a while. Raises
         NotMeasured if others decode."""
-        with self._alone(engine, COMPANY) as cancel:
+        with self._alone(engine, COMPANY, request.params.n) as cancel:
             return self._decode(engine, replace(request, detail=detail), cancel)
 
     def _decode(
@@ -131,7 +131,7 @@ class Measuring:
         return events
 
     @contextmanager
-    def _alone(self, engine: Engine, busy: str = BUSY) -> Iterator[threading.Event]:
+    def _alone(self, engine: Engine, busy: str = BUSY, rows: int = 1) -> Iterator[threading.Event]:
         with self._turn:
             try:
                 self._cancel = cancel = (
@@ -139,7 +139,7 @@ class Measuring:
                 )  # before the check, so that a later visitor finds something to cancel
                 if not self._quiet():
                     raise NotMeasured(busy)
-                self._engine = engine
+                self._engine, self._rows = engine, rows
                 yield cancel
             finally:
                 self._cancel = self._engine = None

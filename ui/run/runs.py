@@ -122,6 +122,9 @@ class ShownRun:
         # if it was not decoded here.
         self.measure: Callable[[], MeasuredSpeedup] | None = None
         self.unguided: Callable[[], dict[str, Any]] | None = None
+        # Begins to draw its first tokens again: each call of the result draws a batch and returns
+        # what was drawn so far (`ui.run.samples`). None if it was not decoded here.
+        self.again: Callable[[], Callable[[], dict[str, Any]]] | None = None
         self.settings: Settings | None = None  # the visitor's; None for an opened trace
         self.error: Exception | None = None  # why it could not start or continue
         self.cancel = threading.Event()

@@ -12,6 +12,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 from naive_speculate.events.trace import Trace
+from naive_speculate.serving import Request
 from ui.assets import component, render
 from ui.charts.figures import build_board
 from ui.charts.waterfall import build_waterfall
@@ -25,6 +26,7 @@ from ui.run.engines import RULES
 from ui.run.pairs import choices
 from ui.run.recorded import TOO_LARGE
 from ui.run.runs import Runs, ShownRun, request_of
+from ui.run.samples import ROWS, Samples, build_samples
 from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of, title
 from ui.run.stage import acceptance, batch, build_stage, seeded
 from ui.run.strategies import build_strategies
@@ -49,6 +51,7 @@ class Workbench:
     def __init__(self, catalog: Catalog, runs: Runs, first: ShownRun) -> None:
         self._catalog, self._runs = catalog, runs
         self._start = first.settings or NOTHING
+        first.again = partial(self._samples, "", self._start.request())
         with gr.Column(elem_classes="ns-bench"):
             with gr.Column(elem_classes="ns-side"):
                 self._build_side()
@@ -56,6 +59,7 @@ class Workbench:
                 machine = render("machine")
                 gr.HTML(html_template=machine, apply_default_css=False, elem_id="machine")
                 component("race", render("race"))
+                build_samples(runs)
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
@@ -127,6 +131,11 @@ class Workbench:
             None, link, None, js=COPY_LINK, **QUIET
         )
 
+    def _samples(self, pair: str, wanted: Request) -> Callable[[], dict[str, Any]]:
+        """What draws the start of a run's text again (see `ShownRun.again`)."""
+        rows = min(ROWS, self._catalog.of(pair).engine.about.capacity)
+        return Samples(partial(self._catalog.events, pair), wanted, rows).more
+
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
         """Run was pressed: decode with the controls' settings."""
         async for message in self._stream(request, lambda: parts.read(values), gr.skip()):
@@ -187,13 +196,14 @@ class Workbench:
             run.unguided = cache(
                 lambda: acceptance(self._catalog.events(settings.pair, without(run.events[0].seed)))
             )
+        run.again = partial(self._samples, settings.pair, wanted)
         run.settings = settings
         self._runs.add(request.session_hash or "", run)
         run.start(partial(begin, reader=run.reader()))
         if queue:
             gr.Info(queue)
         # If the connection breaks, this ends but the run continues: the page may request the rest
-        # (see `Run`).
+        # (see `ShownRun`).
         async for first, events in run.batches():
             if first == 0 and events:
                 run.title = title(Trace(events))

@@ -273,7 +273,10 @@ def test_model_text_is_made_visible_and_can_be_no_markup():
 def test_distributions_stand_side_by_side_with_the_chosen_token_marked_and_sum_to_1_with_the_rest():
     shown = distributions(refused(), 3)
     assert shown["series"] == ["draft", "target"]
-    assert (labels(shown), labels(shown, chosen=True)) == (["␣queen", "␣king", "the"], ["␣king"])
+    assert (labels(shown), labels(shown, chosen=True)) == (
+        ["↻ ␣queen", "␣king", "the"],
+        ["␣king"],
+    )
     assert [entry["probs"] for entry in shown["tokens"]] == [[0.2, 0.31], [0.55, 0.12], [0.05, 0.1]]
     assert shown["rest"] == pytest.approx([0.2, 0.47])
     assert distributions(refused(), 5)["series"] == ["draft", "target", "residual"]
@@ -447,3 +450,15 @@ def test_the_rejected_token_has_nothing_in_the_residual():
         if token["text"].replace("␣", " ") == rejected.text
     ]
     assert probs[residual] == 0
+
+
+def test_the_token_that_was_drawn_instead_is_shown_with_the_rejected_one():
+    trace = refused()
+    new = next(event for event in trace if event.kind == EventKind.RESAMPLED)
+    new.text, new.token_id, new.target_prob = " rare", 999, 1e-6
+    number = next(n for n, event in enumerate(trace) if event.kind == EventKind.REJECTED)
+    shown = distributions(trace, number)
+    assert [token["name"] for token in shown["tokens"] if token["text"].startswith("↻")] == [
+        "␣rare"
+    ]
+    assert "↻ was drawn instead" in shown["takeaway"]

@@ -112,6 +112,14 @@ def test_while_others_decode_nothing_is_measured_and_one_who_decodes_past_the_ca
     list(others[0])
 
 
+def test_several_sequences_of_one_measurement_do_not_take_each_other_for_visitors(catalog, watched):
+    seen = []
+    watched.then = lambda: seen.append(catalog.load().running + catalog.load().waiting)
+    events = catalog.events("", replace(REQUEST, params=replace(REQUEST.params, n=2)))
+    assert {event.row for event in events} == {0, 1}
+    assert set(seen) == {0}
+
+
 def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, watched, records):
     loads, came = [], threading.Event()
 
