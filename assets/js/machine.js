@@ -185,7 +185,7 @@ function hold(moves, at) {
 }
 
 // The animations of a drawing, paused. The last one ends last. Everything is measured first, since a measurement after a change
-// costs a layout; and what moves does so by `transform` and `opacity` alone, which costs none.
+// costs a layout; and what moves does so by `transform` and `opacity` alone, which change no layout.
 function movesOf(picture) {
   const parts = (name) => [...picture.querySelectorAll(`[data-part="${name}"]`)];
   const [drafter, target] = ["drafter", "target"].map((name) => parts(name)[0]);

@@ -4,7 +4,7 @@ each position; the rules are those of lesson 12.
 At each position, a rule accepts a draft token with probability α before the token is drawn. In
 the expected number of accepted tokens of a window, the last factor is that α, and those before it
 are the probabilities of the tokens that were drafted: an unbiased estimate, since these were drawn
-from q. Where they were not, all factors are α.
+from q. Where they were not, all factors are α of the positions at hand: an approximation.
 """
 
 from collections.abc import Mapping, Sequence
