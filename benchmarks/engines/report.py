@@ -12,6 +12,8 @@ pinned versions, on the same tiny random models. Greedy texts with drafts are co
 engine's own plain texts. The first four sampled tokens are compared with exact probabilities,
 which come from enumerating this project's plain decoder over the same weights: a G-test with a
 false alarm rate of 0.1% per verdict. Each biased verdict was repeated with a second set of seeds.
+The prompt with a repetition penalty was chosen so that a penalty that forgets all but its last
+token shows: that cell is a sensitive case, not a typical size of the bias.
 This page is made from `benchmarks/engines/results/`.
 
 `make engines` repeats everything, `make engines ENGINE=mlx-lm` a single engine. mlx-lm needs
