@@ -76,9 +76,9 @@ def load_pair(
             share too few tokens, the device is not available, or the models' states cannot be
             rolled back.
     """
-    sources = _sources(target, *_draft_or_head(draft, head), device, weights)
     options = LoadOptions(device_of(device), dtype, executor, weights, progress)
     _check(options, device_map)
+    sources = _sources(target, *_draft_or_head(draft, head), device, weights)
     tokenizer = _load_tokenizer("target", sources.target)
     draft_tokenizer = None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft)
     target_model = load_model(str(sources.target), "target", options, device_map)

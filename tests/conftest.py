@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 import naive_speculate
 from ui.host.process import quick_imports
 
-# a machine may be
+# a machine may be too slow for limits of time
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 PROGRAMS = (

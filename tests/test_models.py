@@ -85,7 +85,7 @@ def test_a_draft_with_too_few_common_tokens_is_refused(tmp_path, bundled_pair):
         ({"device": "toaster"}, "device='toaster' is not available"),
         ({"dtype": "int8"}, "dtype must be 'auto' or a floating-point type"),
         (
-            {"executor": "abacus"},
+            {"draft": "x", "executor": "abacus"},  # before anything is looked for
             "executor must be one of auto, onnx, torch, transformers, got 'abacus'",
         ),
     ],

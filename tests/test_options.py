@@ -125,6 +125,18 @@ def test_every_option_is_in_all_the_places(decoder):
     assert OPTIONS.keys() <= PARAMETERS.keys()
 
 
+@pytest.mark.parametrize("name", ["stream", "generate"])
+def test_the_decoder_s_methods_show_every_option_of_a_request_with_its_default(decoder, name):
+    shown = inspect.signature(getattr(decoder, name)).parameters
+    assert [*shown][:3] == ["prompt", "params", "cancel"]
+    options = {name: shown[name] for name in [*options_of(Request), "detail", "chat"]}
+    assert {each.kind for each in options.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    usual = Request("")
+    assert {name: each.default for name, each in options.items()} == {
+        name: getattr(usual, name) for name in options
+    }
+
+
 def test_every_sampling_option_has_a_row_in_its_document():
     text = (Path(__file__).parent.parent / "docs" / "parameters.md").read_text("utf-8")
     rows = " ".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))

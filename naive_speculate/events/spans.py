@@ -20,6 +20,7 @@ LEGEND = (
     EventKind.BONUS,
 )
 """The kinds of a finished run's tokens, in the order of legends."""
+_VERDICTS = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 _OUTSIDE = (EventKind.PROPOSED, EventKind.REJECTED, EventKind.DISCARDED)
 
 
@@ -48,15 +49,19 @@ class Span:
 
 def spans(events: Iterable[Event]) -> Iterator[Span]:
     """Those of one sequence, the prompt first. A draft token's verdict replaces its proposal."""
-    tokens: dict[object, Event] = {}
-    for number, event in enumerate(events):
+    tokens: list[Event] = []
+    proposed: dict[tuple[int | None, int | None], int] = {}  # where each open proposal is
+    for event in events:
+        place = (event.step, event.index)
         if event.kind == EventKind.STARTED:
             yield from prompt_spans(event)
+        elif event.kind in _VERDICTS and place in proposed:
+            tokens[proposed.pop(place)] = event
         elif event.kind in TOKEN_KINDS:
-            drafted = event.kind not in (EventKind.RESAMPLED, EventKind.BONUS)
-            known = event.step is not None and event.index is not None
-            tokens[(event.step, event.index, drafted) if known else number] = event
-    yield from map(token_span, tokens.values())
+            if event.kind == EventKind.PROPOSED and None not in place:
+                proposed[place] = len(tokens)
+            tokens.append(event)
+    yield from map(token_span, tokens)
 
 
 def prompt_spans(started: Event) -> Iterator[Span]:

@@ -4,7 +4,7 @@ endpoint for programs."""
 
 import inspect
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from textwrap import fill
 from types import UnionType
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from naive_speculate.sampling.checked import allowed
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "option"
 _NONE = type(None)
 
@@ -91,6 +92,24 @@ def documented(cls: type[T]) -> type[T]:
     text = inspect.cleandoc(cls.__doc__ or "")
     cls.__doc__ = "\n".join([text, "", "Attributes:", *rows])
     return cls
+
+
+def takes_fields_of(cls: Any) -> Callable[[F], F]:
+    """Show the fields of a class in the signature of a function that takes them as `**options`."""
+
+    def shown(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
+        names = {each.name for each in own}
+        more = [
+            each.replace(kind=each.KEYWORD_ONLY)
+            for name, each in inspect.signature(cls).parameters.items()
+            if name not in names
+        ]
+        vars(function)["__signature__"] = signature.replace(parameters=[*own, *more])
+        return function
+
+    return shown
 
 
 def _completed(option: Option, hint: Any, limits: str) -> Option:

@@ -8,6 +8,7 @@ import torch
 
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.pair import ModelPair
+from naive_speculate.sampling.options import takes_fields_of
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission, MakeRandom
 from naive_speculate.speculate.batch import Batch
@@ -47,6 +48,7 @@ class SpeculativeDecoder:
         self.admission = Admission(pair)
         self.earlier = None if earlier_outputs is None else EarlierOutputs(earlier_outputs)
 
+    @takes_fields_of(Request)
     def stream(
         self,
         prompt: Prompt,
@@ -100,6 +102,7 @@ class SpeculativeDecoder:
         **options: Any,
     ) -> list[GenerationResult]: ...
 
+    @takes_fields_of(Request)
     def generate(
         self,
         prompt: Prompt | Sequence[Prompt],

@@ -1,7 +1,10 @@
 """The coloured tokens of a run, and how terminal, notebook and page show them."""
 
 import re
+from collections import Counter
 from html import unescape
+
+import pytest
 
 from naive_speculate import SamplingParams
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
@@ -9,6 +12,8 @@ from naive_speculate.events.notebook import to_html
 from naive_speculate.events.spans import Span, spans, to_markup
 from naive_speculate.terminal import to_rich
 from tests.test_terminal import shown
+
+OUTSIDE = (EventKind.REJECTED, EventKind.DISCARDED)
 
 
 def test_a_verdict_takes_the_place_of_its_proposal_and_the_text_is_what_is_not_outside_it(
@@ -26,6 +31,21 @@ def test_a_verdict_takes_the_place_of_its_proposal_and_the_text_is_what_is_not_o
     proposed = Event(EventKind.PROPOSED, step=0, index=0, text="\n")
     assert [span.kind for span in spans([proposed])] == ["proposed"]
     assert [span.text for span in spans([proposed])] == ["⏎"]
+
+
+@pytest.mark.parametrize("strategy", ["speculative_sampling", "typical_acceptance"])
+def test_a_token_that_a_stop_string_cuts_replaces_no_rejected_draft_token(small_decoder, strategy):
+    cut = 0
+    for seed in range(12):
+        params = SamplingParams(max_tokens=30, seed=seed, temperature=1.5, stop=["a", "e"])
+        trace = small_decoder.generate("Once", params, verify_strategy=strategy).trace
+        verdicts = [event for event in trace if event.kind in (*OUTPUT_KINDS, *OUTSIDE)]
+        assert Counter(span.kind for span in list(spans(trace))[1:]) == Counter(
+            str(event.kind) for event in verdicts
+        )
+        places = [(event.step, event.index) for event in verdicts if event.kind in OUTSIDE]
+        cut += len(places) > len(set(places))
+    assert cut
 
 
 def test_what_a_chat_template_adds_is_no_word_of_the_prompt():

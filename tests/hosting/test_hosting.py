@@ -184,9 +184,7 @@ def reported_as_traced(record: Visit, trace: Trace) -> None:
     assert 0 <= (record.wait_seconds or 0) <= (record.first_token_seconds or 0) <= record.seconds
 
 
-def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_if_the_operator_wants(
-    caplog,
-):
+def test_every_run_is_reported_and_prompts_are_logged_where_the_operator_wanted_them(caplog):
     """Runs may go on for as long as the test wants."""
     target, draft = (
         TransformersLanguageModel(tiny_llama(2, seed, positions=10**6)) for seed in (0, 1)
@@ -204,8 +202,8 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_if_the_op
         left = Visit(forever, observers).submit(endless)
         next(left)
         left.close()
-        first = records.get(timeout=60)
-        second = records.get(timeout=60)  # the engine ends the run after its current step
+        # the engine ends the run after its current step
+        first, second = records.get(timeout=60), records.get(timeout=60)
         with pytest.raises(ValueError, match="prompt is empty"):
             Visit(Request([]), observers).submit(endless)
         third = records.get(timeout=60)
@@ -219,9 +217,8 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_if_the_op
     assert [line["outcome"] for line in lines] == [first.outcome, "abandoned", "refused"]
     assert all("prompt" not in line for line in lines)
     everybody = Request([4], SamplingParams(n=endless.load().capacity, max_tokens=1))
-    list(
-        endless.submit(everybody)
-    )  # begins when every place is free, also that of the run that was left
+    # begins when every place is free, also that of the run that was left
+    list(endless.submit(everybody))
     text = counters.text().decode()
     tokens = sum(each.summary.metrics.num_generated_tokens for each in (first, second))
     for counted in (
@@ -236,11 +233,8 @@ def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_if_the_op
     ):
         assert f"naive_speculate:{counted}" in text
     with caplog.at_level("INFO"):
-        list(
-            Visit(Request([7, 8], SamplingParams(max_tokens=2)), [log_runs(prompts=True)]).submit(
-                endless
-            )
-        )
+        logged = Request([7, 8], SamplingParams(max_tokens=2))
+        list(Visit(logged, [log_runs(prompts=True)]).submit(endless))
     assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
     endless.close()
 
