@@ -228,6 +228,8 @@ def build_settings(
             add(gr.Dropdown, "verify_strategy", "Verification", **looks)
         with _group("Sampling"):
             add_option(OPTIONS["seed"], elem_id="seed")
+            for name in ("top_p", "top_k", "min_p"):  # the usual ones first
+                add_option(OPTIONS[name])
             limits = ("max_tokens", "ignore_eos")
             builder.add_others(each for each in OF_PARAMS.values() if each.name not in limits)
         with _group("Limits"):
