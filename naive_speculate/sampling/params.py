@@ -128,7 +128,7 @@ class SamplingParams:
     seed: _Seed | None = option(
         None,
         "[Same seed](#term-seed), same text.",
-        more="-1 is None.",
+        more="With -1 one is drawn.",
         none="one is drawn, and reported by the events",
         title="Seed",
     )
