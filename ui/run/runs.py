@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from copy import copy
 from functools import partial
 from secrets import token_urlsafe
-from typing import Any
+from typing import Any, Self
 
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
@@ -155,7 +155,7 @@ class ShownRun:
             self.cancel.set()
         return True
 
-    def copy(self) -> "ShownRun":
+    def copy(self) -> Self:
         """The same finished run for another visitor, who keeps it if the first one leaves."""
         run = copy(self)
         run.id, run.serial, run.visitor = token_urlsafe(16), _next_serial(), ""
