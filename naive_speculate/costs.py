@@ -58,10 +58,10 @@ class LearnedCosts:
     elsewhere or estimated, is the prior.
 
     The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares.
-    Recent steps weigh more, and the prior is b = a. Those of drafting are the table's times a
-    factor, or part of the verification where the table has no cost per draft. Larger batches
-    have fits of their own: before they are learned, a forward over several rows costs what the
-    table says of as many tokens.
+    Recent steps weigh more, and the prior is b = a. The seconds per draft are the table's times
+    a learned factor; if the table has none, drafting counts as verification. Larger batches have
+    fits of their own: before they are learned, a forward over several rows costs what the table
+    says of as many tokens.
     """
 
     def __init__(self, prior: CostTable) -> None:

@@ -23,7 +23,7 @@ _VERDICT = {"accept_prob", "uniform", "threshold", "draft_top_target", "target_t
 
 
 class Emitter:
-    """Events of one sequence, in order.
+    """Turns the step records of one sequence into events.
 
     While a stop string may be forming, events from its first token on are held back; tokens of
     the string are then emitted as discarded. `known` are the tokens of a draft with another

@@ -157,7 +157,7 @@ class Event:
             model only.
         matched_accept: Σ p·q there: the acceptance rate of a token drawn from q if it must equal
             the target's own draw.
-        uniform: The draw in [0, 1) that was compared with `accept_prob`; accepted if smaller.
+        uniform: The uniform draw r in [0, 1). The token is accepted if r < `accept_prob`.
         threshold: Typical acceptance's threshold on `target_prob`.
         draft_top, target_top, residual_top: The most probable tokens of the three distributions.
         draft_top_target, target_top_draft: Of a judged draft token: the target's probability of

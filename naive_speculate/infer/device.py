@@ -1,5 +1,4 @@
-"""What computes: packages that may be installed, and devices, to which numbers move, where small
-sums are done and timed, and from which results come back."""
+"""Optional packages, moving numbers to and from devices, and small sums there."""
 
 import importlib.metadata
 import time

@@ -1,5 +1,5 @@
-"""Finds the files of a model, in a local folder or on the Hub, and says in one line what kept it
-from loading."""
+"""Finds the files of a model, in a local folder or on the Hub, and reports in one line why it
+cannot be loaded."""
 
 import json
 import os

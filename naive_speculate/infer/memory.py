@@ -1,5 +1,5 @@
-"""Saves memory and its upkeep: frees it to the system, moves weights to files, spares loaded
-models from collection."""
+"""Three ways to use less memory: return it to the system, map weights from files, and exclude
+loaded models from garbage collection."""
 
 import atexit
 import ctypes

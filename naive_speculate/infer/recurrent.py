@@ -1,10 +1,10 @@
 """Causal language models of transformers whose state cannot be rolled back: recurrent layers
 (Mamba, gated delta rule, short convolutions), alone or with attention.
 
-Such a state holds all tokens before it, and none can be taken out. Each row keeps two states:
-one before the tokens of its last forward, and one after them. Rolling back restores the first.
-The tokens that stay are computed again together with the next ones, in one forward. Rows are
-computed one by one.
+Such a state summarises all earlier tokens; single tokens cannot be removed from it. Each row
+keeps two states: one before the tokens of its last forward, and one after them. Rolling back
+restores the first. The tokens that stay are computed again together with the next ones, in one
+forward. Rows are computed one by one.
 
 A short convolution's state is its last inputs. transformers' cache records them and crops them
 exactly, so models whose recurrent layers are all of this kind keep one state and compute nothing

@@ -19,7 +19,7 @@ TOO_MANY = (
     "Too many of your runs are waiting, and others want to decode too. Try again in a moment."
 )
 GROUPS = attrgetter("address"), attrgetter("address", "session")
-"""The decoder is shared between addresses, and between the sessions of each."""
+"""Addresses take turns; within an address, its sessions do."""
 _numbers = count(1)
 
 

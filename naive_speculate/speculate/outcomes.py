@@ -1,10 +1,9 @@
 """What happened in a step, in numbers: outcomes, log-probabilities, and how many drafts other
 strategies would accept.
 
-Everything is derived on the device first and then fetched at once. A step waits for its device
-only here, unless the lengths of its windows or its sampling parameters depend on the draft
-tokens. Each level of detail is a class: `columns` derives its numbers for all rows, `of` picks a
-row's.
+Everything is derived on the device first and then fetched at once. This is the only place that
+waits for the device, except if window lengths or penalties depend on the draft tokens. Each level
+of detail is a class: `columns` derives its numbers for all rows, `of` picks a row's.
 """
 
 from collections.abc import Callable, Sequence

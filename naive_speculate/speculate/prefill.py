@@ -64,7 +64,7 @@ class Prefill:
         """As many rows as one step prefills, so that many prompts at once do not make all wait
         for the last. Long prompts come last, except for every fourth portion, which begins with
         the row that waits longest. `rows`: any that are not ready, in the order of their
-        arrival. In one forward all are padded to the longest."""
+        arrival. All rows of a forward are padded to its longest row."""
         chunk, on_cpu = slots.PREFILL_CHUNK, self.target.model.device.type == "cpu"
         most = chunk * (1 if on_cpu else slots.CHUNKS_AT_ONCE)
         left = {row: min(len(row.token_ids) - self.slots[row].num_tokens, chunk) for row in rows}

@@ -27,8 +27,9 @@ class Distributions(NamedTuple):
 
     scores: torch.Tensor  # before temperature, shape `[batch_size, k + 1, vocab_size]`
     probs: torch.Tensor | None  # same shape; None where only the order of the scores is needed
-    # int64, shape `[batch_size]`: the leading indices that have a distribution. Windows are judged
-    # up to there; a row that accepts as many drafts has nothing to draw its next token from
+    # int64, shape `[batch_size]`: the leading indices that have a distribution. Only these are
+    # judged. If all of them are accepted, no distribution is left for the next token, and the row
+    # ends with an error
     num_usable: torch.Tensor
 
     @property

@@ -5,8 +5,8 @@ the probability that all drafts up to it are accepted. Drafting continues while 
 further drafts gains more tokens than the same time gives at the best rate of the run (Leviathan
 et al. 2023, arXiv 2211.17192, section 3.5, applied token by token). Acceptance rates are learned
 while running, one for each range of the draft's confidence; before a draft's confidence is
-known, the rate of all drafts counts. Costs are learned as well; a table is the prior. Where the
-request has a seed, the costs are those of the table, so that the seed repeats the run. In a
+known, the rate of all drafts counts. The cost of a step is also learned, starting from a table.
+If the request has a seed, the costs are the table's, so that the seed repeats the run. In a
 batch, windows are at most as long as pays for all its rows together.
 
 A window ends after a sampled token. Dropping that token because of its own probability would not
@@ -25,8 +25,9 @@ MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
 # Prior acceptance rates by confidence; the last is for certain drafts. A greedy draft of low
 # confidence is often rejected (by SmolLM2, of its head's, 0.11, 0.22, 0.40, 0.60, 0.73, 0.89, 0.97,
-# 1.00 are accepted); the tales pair's, made for its target, less often. A sampled one is wrong less
-# often: where the draft is uncertain, so is the target. Of a copy, see `chance`.
+# 1.00 are accepted); the tales pair's, made for its target, less often. A sampled
+# draft is rejected less often: where the draft is uncertain, so is the target. Copied drafts have
+# their own prior; see `chance`.
 _BUCKETS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
 _GREEDY_PRIOR = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.55)
 _DRAWN_PRIOR = (0.65, 0.75, 0.75, 0.7, 0.7, 0.75, 0.8, 0.95, 0.55)
@@ -58,7 +59,7 @@ class Window(ABC):
         """Learn from a verdict."""
 
     def use(self, copies: bool) -> None:  # noqa: B027 - it matters where the two differ
-        """This step's drafts are copies, or a model's."""
+        """Tell the window whether this step copies or asks a model."""
 
     def saved(self) -> Self:
         """A copy for `SequenceState.restore`, before a step."""

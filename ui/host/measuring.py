@@ -1,7 +1,7 @@
 """Measurements while no visitor decodes: a prompt decoded plainly, with drafts, and plainly again.
 
-A measurement ends as soon as a visitor starts a run. It is not a run itself: log, `/health` and
-queue do not count it.
+A measurement ends as soon as a visitor starts a run. Measurements are not counted as runs in the
+log, in `/health` or in the queue.
 """
 
 import asyncio

@@ -213,7 +213,7 @@ class DraftHead(Head):
 
 
 def _dropped(matrix: torch.Tensor) -> torch.Tensor:
-    """Nothing, in place of a matrix that ONNX Runtime has copied."""
+    """An empty tensor: ONNX Runtime holds its own copy of the matrix."""
     return matrix.new_empty(0)
 
 

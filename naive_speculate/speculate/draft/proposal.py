@@ -29,8 +29,8 @@ class Proposal(NamedTuple):
     # by row, the position in prompt and output from which its window was copied, token by token;
     # None for a row whose window was not copied, and None for all
     copied_from: list[int | None] | None = None
-    # the draft model's distributions where a row drafts its most probable tokens: `probs` is
-    # one-hot there. Same shape as `probs`; None where every row's are `probs`
+    # if a row drafts the most probable tokens, its `probs` are one-hot, and this holds the draft
+    # model's real distributions. Same shape as `probs`; None if every row's are `probs`
     model_probs: torch.Tensor | None = None
     forced: Collection[
         int
@@ -144,8 +144,8 @@ class BatchDrafter:
     def observe(
         self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]
     ) -> None:
-        """Receive the target's hidden states of a prefilled chunk. Every prompt token except the
-        last is delivered here; the last one's come with the first `commit`. Called before
+        """Receive the target's hidden states of a prefilled chunk: in all, those of every prompt
+        token but the last, whose states come with the first `commit`. Called before
         `prefill` where `layers` is not empty. A failed chunk is retried. `rows`: rows with a
         chunk; `starts`: position of the first token of each chunk; `features`: hidden states of
         `layers`, concatenated, each of shape `[num_tokens, len(layers) * hidden_size]`."""
