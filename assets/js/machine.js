@@ -249,6 +249,7 @@ function movesOf(picture) {
   gains.forEach((chip, n) => {
     const flying = chip.cloneNode(true);
     flying.dataset.part = "flying";
+    flying.querySelectorAll("text ~ text").forEach((caption) => caption.remove());
     picture.append(flying);
     const { x: left, y: top } = centers.get(chip);
     const arrives = `translate(${x + width - left}px, ${y + height / 2 - top}px) scale(0.4)`;
