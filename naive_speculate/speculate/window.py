@@ -59,7 +59,7 @@ class Window(ABC):
         """Learn from a verdict."""
 
     def use(self, copies: bool) -> None:  # noqa: B027 - it matters where the two differ
-        """Tell the window whether this step copies or asks a model."""
+        """Say whether this step copies or drafts with a model."""
 
     def saved(self) -> Self:
         """A copy for `SequenceState.restore`, before a step."""
