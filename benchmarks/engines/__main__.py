@@ -16,11 +16,7 @@ from benchmarks.engines.report import write_report
 from benchmarks.engines.speed import speed
 from benchmarks.engines.trial import HERE, PARTS, EngineError, trial
 
-ADAPTERS = {
-    path.stem.strip("_").replace("_", "-"): path
-    for path in sorted(HERE.glob("*.py"))
-    if "# /// script" in path.read_text(encoding="utf-8")
-}
+ADAPTERS = {path.stem.strip("_").replace("_", "-"): path for path in sorted(HERE.glob("[!_]*_.py"))}
 RESULTS = HERE / "results"
 
 

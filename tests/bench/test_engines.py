@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.engines import models
+from benchmarks.engines.__main__ import ADAPTERS, RESULTS
 from benchmarks.engines.report import PAGE, report
 from benchmarks.engines.speed import measured
 from benchmarks.engines.trial import (
@@ -124,3 +125,7 @@ def test_the_page_is_what_the_results_say():
     ]
     assert len(verdicts) > 20
     assert all("again" in verdict for verdict in verdicts if verdict["biased"])
+
+
+def test_every_adapter_has_a_result_and_nothing_else_is_tried():
+    assert set(ADAPTERS) == {path.stem for path in RESULTS.glob("*.json")}
