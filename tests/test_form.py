@@ -1,6 +1,7 @@
 """The form of the code that no linter checks."""
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,9 @@ def test_no_function_has_more_lines_than_a_screen(room):
         and (lines := node.end_lineno - node.lineno + 1) > MOST_LINES
     ]
     assert long == []
+
+
+def test_every_finding_can_be_run():
+    findings = sorted((ROOT / "findings").glob("*.sh"))
+    assert findings
+    assert [path.name for path in findings if not os.access(path, os.X_OK)] == []
