@@ -299,22 +299,14 @@ def open_catalog(
 def join_catalog(
     configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()
 ) -> Catalog:
-    """The catalog of a cluster's engines. All runs are passed on at once, including those that
-    wait: the cluster grows with the number of waiting runs."""
-    capacity = sum(engine.about.capacity for engine in engines.values())
+    """The catalog of a cluster's engines."""
     measuring = configuration.measuring == "on"
     targets = {choice.name: choice.target for choice in configuration.pairs}
     pairs = {
         name: _served(configuration, engine, targets.get(name), measurable=True)
         for name, engine in engines.items()
     }
-    catalog = Catalog(
-        pairs,
-        configuration.max_tokens,
-        capacity + configuration.queue_size,
-        measuring,
-        observers=observers,
-    )
+    catalog = Catalog(pairs, configuration.max_tokens, None, measuring, observers=observers)
     catalog.warm_up()
     for served in pairs.values():
         served.measurable = False  # another machine's speed is not measured
