@@ -297,9 +297,9 @@ class LocalEngine(Engine):
                     held = time.monotonic() - job.begun
                     before = held if self._run_seconds is None else self._run_seconds
                     self._run_seconds = 0.8 * before + 0.2 * held
-            for job, found in zip(stepped, events, strict=True):
-                if found:
-                    job.deliver(found)
+            for job, new in zip(stepped, events, strict=True):
+                if new:
+                    job.deliver(new)
                 if job.run.over:
                     job.deliver(None)
             if self._reason == _BROKEN:
@@ -319,8 +319,8 @@ class LocalEngine(Engine):
             if job in running:
                 continue
             if not job.is_set():
-                room = not full and num_rows(self._jobs.running) + size <= self._max_rows
-                if not (room or self._may_join(job.reader, size, ahead)):
+                fits = not full and num_rows(self._jobs.running) + size <= self._max_rows
+                if not (fits or self._may_join(job.reader, size, ahead)):
                     full = True
                     if lagging:
                         lagging.pop(0).left = True
