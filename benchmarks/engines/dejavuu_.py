@@ -31,8 +31,8 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         sampler = Sampler(ask.temperature, ask.top_p, ask.seed) if ask.temperature else None
         drafter = make_drafter(WAYS[ask.way])
         options = {"budget": 3, "eos": 0, "tree": "tree" in ask.way, "sampler": sampler}
-        found = generate(target, ask.prompt, ask.max_tokens, drafter, **options)
-        return Answer(found.tokens, found.drafted, found.accepted)
+        result = generate(target, ask.prompt, ask.max_tokens, drafter, **options)
+        return Answer(result.tokens, result.drafted, result.accepted)
 
     return draw
 

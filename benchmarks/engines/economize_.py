@@ -40,7 +40,7 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         verifier = "rejection" if ask.temperature else None
         ids = torch.tensor([ask.prompt])
         results: list[Any] = []
-        found = generate(
+        tokens = generate(
             model(ask.way),
             ids,
             attention_mask=torch.ones_like(ids),
@@ -49,7 +49,7 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             on_results=results.extend,
         )
         drafted, accepted = (sum(pair[i] for pair in results[0].acceptance) for i in (0, 1))
-        return Answer(found[0, len(ask.prompt) :].tolist(), drafted, accepted)
+        return Answer(tokens[0, len(ask.prompt) :].tolist(), drafted, accepted)
 
     return draw
 

@@ -53,10 +53,10 @@ def settings(ask: Ask) -> GenerationConfig:
 def plain(target: Any, ask: Ask) -> list[int]:
     """transformers' own plain decoding: the control of engines without one."""
     ids = torch.tensor([ask.prompt])
-    found = target.generate(
+    tokens = target.generate(
         ids, attention_mask=torch.ones_like(ids), generation_config=settings(ask)
     )
-    return list(found[0, len(ask.prompt) :].tolist())
+    return list(tokens[0, len(ask.prompt) :].tolist())
 
 
 class Identity:

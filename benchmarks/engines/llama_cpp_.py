@@ -49,8 +49,8 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             "cache_prompt": False,
             "n_probs": 1,
         }
-        found = server(ask.way).handle_completions(body)
-        choice, timings = found["choices"][0], found.get("timings", {})
+        answer = server(ask.way).handle_completions(body)
+        choice, timings = answer["choices"][0], answer.get("timings", {})
         content = (choice.get("logprobs") or {}).get("content", [])
         logprobs = [one["logprob"] if one["top_logprobs"] else None for one in content]
         ids = [one["id"] for one in content]

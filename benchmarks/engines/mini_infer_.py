@@ -29,13 +29,13 @@ ENGINE = Engine(
 
 def as_qwen2(folder: str, name: str) -> Any:
     """The Llama as the Qwen2 that mini-infer reads: the biases of its projections are zero."""
-    given, own = Path(folder) / name, Path(folder) / f"qwen2-{name}"
+    llama, own = Path(folder) / name, Path(folder) / f"qwen2-{name}"
     own.mkdir(exist_ok=True)
-    shutil.copy(given / "config.json", own)
+    shutil.copy(llama / "config.json", own)
     config = json.loads((own / "config.json").read_text(encoding="utf-8"))
     config |= {"rope_theta": config["rope_parameters"]["rope_theta"]}
     (own / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    weights = load_file(given / "model.safetensors")
+    weights = load_file(llama / "model.safetensors")
     for key in [key for key in weights if key.split(".")[-2] in ("q_proj", "k_proj", "v_proj")]:
         weights[key.replace(".weight", ".bias")] = torch.zeros(len(weights[key]))
     save_file(weights, own / "model.safetensors")

@@ -44,8 +44,8 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         steps = speculative_generate_step(
             prompt, target, draft, num_draft_tokens=3, logits_processors=processors, **options
         )
-        found = [(int(token), float(said[token]), drafted) for token, said, drafted in steps]
-        tokens, logprobs, accepted = zip(*found, strict=True)
+        rows = [(int(token), float(said[token]), drafted) for token, said, drafted in steps]
+        tokens, logprobs, accepted = zip(*rows, strict=True)
         return Answer(list(tokens), accepted=sum(accepted), logprobs=list(logprobs))
 
     return draw

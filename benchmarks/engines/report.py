@@ -47,20 +47,20 @@ def write_report(results: Path, page: Path = PAGE) -> None:
 
 def report(results: Path) -> str:
     """The page, as Markdown."""
-    found = {
+    engines = {
         path.stem: json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(results.glob("*.json"))
     }
-    settings = list(dict.fromkeys(name for one in found.values() for name in one["sampled"]))
+    settings = list(dict.fromkeys(name for one in engines.values() for name in one["sampled"]))
     penalty = "greedy, repetition penalty 1.3"
     heads = ["engine", "drafts", "greedy text = plain", penalty, *settings]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for name, one in found.items():
+    for name, one in engines.items():
         for way in ["plain", *one["greedy"], *_only_sampled(one)] if one["sampled"] else ["none"]:
             lines.append(f"| {' | '.join(_row(name, one, way, settings))} |")
-    sentences = "\n".join(f"- **{name}** {_sentence(name, one)}" for name, one in found.items())
+    sentences = "\n".join(f"- **{name}** {_sentence(name, one)}" for name, one in engines.items())
     table = "\n".join(lines)
-    return f"{INTRODUCTION}\n{table}\n{KEYS}\n{sentences}\n{_speeds(found)}"
+    return f"{INTRODUCTION}\n{table}\n{KEYS}\n{sentences}\n{_speeds(engines)}"
 
 
 def _only_sampled(one: dict[str, Any]) -> list[str]:
@@ -147,9 +147,9 @@ def _figures(one: dict[str, Any]) -> list[str]:
     return said
 
 
-def _speeds(found: dict[str, dict[str, Any]]) -> str:
+def _speeds(engines: dict[str, dict[str, Any]]) -> str:
     """The section about SmolLM2, with a row per engine."""
-    rows = [[name, *_speed(one["speed"])] for name, one in found.items() if one.get("speed")]
+    rows = [[name, *_speed(one["speed"])] for name, one in engines.items() if one.get("speed")]
     heads = ["engine", "texts equal", "tokens per pass", "× its own plain"]
     heads += ["here: tokens per pass", "here: × plain", "its plain ÷ plain here"]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]

@@ -49,12 +49,12 @@ def requirements(script: Path) -> dict[str, Any]:
 
 def interpreter(needs: dict[str, Any]) -> str:
     """A Python of the version that an adapter needs: this one, or the named one on the path."""
-    wanted = needs.get("requires-python", "").removeprefix(">=")
-    if not wanted or sys.version_info >= tuple(map(int, wanted.split("."))):
+    version = needs.get("requires-python", "").removeprefix(">=")
+    if not version or sys.version_info >= tuple(map(int, version.split("."))):
         return sys.executable
-    if (found := shutil.which(f"python{wanted}")) is None:
-        raise EngineError(f"it needs Python {wanted}, and there is no python{wanted} here")
-    return found
+    if (python := shutil.which(f"python{version}")) is None:
+        raise EngineError(f"it needs Python {version}, and there is no python{version} here")
+    return python
 
 
 def environment(script: Path, work: Path) -> Path:
@@ -70,9 +70,9 @@ def environment(script: Path, work: Path) -> Path:
         packages = needs.get("dependencies", [])
         _share(folder, packages)
         alone = needs.get("tool", {}).get("engines", {}).get("without-dependencies", [])
-        for options, wanted in (([], packages), (["--no-deps"], alone)):
-            if wanted:
-                subprocess.run([*command, "--only-binary", ":all:", *options, *wanted], check=True)
+        for options, group in (([], packages), (["--no-deps"], alone)):
+            if group:
+                subprocess.run([*command, "--only-binary", ":all:", *options, *group], check=True)
     except subprocess.CalledProcessError as error:
         names = " ".join([*packages, *alone])
         raise EngineError(
@@ -121,8 +121,8 @@ class Running:
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline()):
             raise EngineError(f"{self._name} ended with status {self._process.wait()}")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def all_sampled(
     engine: Running, name: str, models: Path, smallest: float, say: Say
 ) -> dict[str, dict[str, Any]]:
     """The verdicts by setting and way."""
-    found: dict[str, dict[str, Any]] = {}
+    verdicts: dict[str, dict[str, Any]] = {}
     for setting, values in SETTINGS.items():
         if setting in engine.about["skips"]:
             continue
@@ -192,8 +192,8 @@ def all_sampled(
             verdict = sampled(engine, way, values, models, smallest, seed=0)
             if verdict["biased"]:  # once more, with other seeds
                 verdict["again"] = sampled(engine, way, values, models, smallest, seed=10**6)
-            found.setdefault(setting, {})[way] = verdict
-    return found
+            verdicts.setdefault(setting, {})[way] = verdict
+    return verdicts
 
 
 def sampled(
@@ -248,13 +248,13 @@ def figures(engine: Running, way: str, temperature: float) -> dict[str, Any]:
     also the largest difference from those without drafts."""
     ask = Ask(PROMPT, way, max_tokens=GREEDY_TOKENS, temperature=temperature)
     answer, plain = engine.ask(ask), engine.ask(replace(ask, way="plain"))
-    found: dict[str, Any] = {"drafted": answer.drafted, "accepted": answer.accepted}
-    found |= {"tokens": len(answer.token_ids), "logprobs_missing": None}
+    figures: dict[str, Any] = {"drafted": answer.drafted, "accepted": answer.accepted}
+    figures |= {"tokens": len(answer.token_ids), "logprobs_missing": None}
     if answer.logprobs is None:
-        return found
-    found["logprobs_missing"] = sum(one is None for one in answer.logprobs)
+        return figures
+    figures["logprobs_missing"] = sum(one is None for one in answer.logprobs)
     if plain.logprobs is not None and temperature == 0:
         pairs = zip(answer.logprobs, plain.logprobs, strict=False)
         gaps = [abs(a - b) for a, b in pairs if a is not None and b is not None]
-        found["logprobs_differ"] = max(gaps, default=None)
-    return found
+        figures["logprobs_differ"] = max(gaps, default=None)
+    return figures

@@ -43,7 +43,7 @@ class Distributions(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What happened in a step, still on the device. `observe` derives everything else from it."""
+    """The result of a step, still on the device. `outcomes_of` derives everything else from it."""
 
     draft: Proposal  # the draft windows
     logits: torch.Tensor  # the target's, shape `[batch_size, k + 1, vocab_size]`

@@ -431,10 +431,10 @@ def _without_our_names(config: Any) -> dict[str, Any]:
     here."""
     defaults = config._get_default_generation_params()
     names = [name for name in _OTHERS if config.do_sample or name not in _OF_DRAWS]
-    given = {name: getattr(config, name, None) for name in names}
+    values = {name: getattr(config, name, None) for name in names}
     changed = {
         name: value
-        for name, value in given.items()
+        for name, value in values.items()
         if value is not None and value != defaults.get(name)
     }
     return to_jsonable_python(
@@ -453,12 +453,12 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
             f"inputs must be a text, token ids or a tokenizer's output, got {inputs!r:.40}"
         )
     if not isinstance(inputs, Mapping):
-        given = torch.atleast_2d(
+        token_ids = torch.atleast_2d(
             inputs
             if isinstance(inputs, torch.Tensor)
             else torch.tensor(list(inputs), dtype=torch.long)
         )
-        inputs = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+        inputs = {"input_ids": token_ids, "attention_mask": torch.ones_like(token_ids)}
     encoded = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value
         for name, value in inputs.items()

@@ -143,8 +143,8 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
         run, stop = _build_buttons("Explore", "explore")
         _build_expected(recorded, list(made.values()))
 
-        def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
-            ks, temperatures, amount, lines, each, *values = given
+        def start(*inputs: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
+            ks, temperatures, amount, lines, each, *values = inputs
             yield "Starting …", *[gr.skip()] * (len(outputs) - 1)
             chosen, prompts = _read(values, amount, lines)
             if not ks or not temperatures:
@@ -206,8 +206,8 @@ def _build_buttons(name: str, elem_id: str) -> tuple[gr.Button, gr.Button]:
 def _build_expected(recorded: Exploration, inputs: Sequence[Component]) -> None:
     """The line that says how long the chosen runs would take; it follows the form."""
 
-    def say(*given: Any) -> str:
-        ks, temperatures, tokens, lines, seeds = given
+    def say(*inputs: Any) -> str:
+        ks, temperatures, tokens, lines, seeds = inputs
         runs, seconds = expected_time(
             recorded.samples,
             [k for k in KS if k in (ks or ())],
@@ -291,8 +291,8 @@ def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Com
         )
         plot = build_plot("explore-batches", "Speedup over plain decoding, by batch size", figure)
 
-    def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
-        ks, amount, lines, *values = given
+    def start(*inputs: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
+        ks, amount, lines, *values = inputs
         yield "Starting …", gr.skip()
         settings, prompts = _read(values, amount, lines)
         sizes = sizes_for(catalog, settings.pair)

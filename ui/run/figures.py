@@ -70,7 +70,7 @@ class Figures:
             "round": step | {"alphas": alphas, "others": others},
             "sums": self._sums | {"time": event.time or 0.0, "tokens": self._tokens},
             "luck": self._luck(),
-            "engines": self._engines.found(self._settings),
+            "engines": self._engines.figures(self._settings),
         }
 
     def _luck(self) -> dict[str, Any] | None:

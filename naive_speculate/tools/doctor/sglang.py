@@ -296,12 +296,12 @@ def _adaptive(reports: Sequence[tuple[float, float, float]], half: float) -> _Wi
     nothing does not show its window."""
     widths = []
     for own in (0, 1):
-        told = [one for one in reports if one[2] and one[1] - 1 + own > half]
-        ks = [max(round((length - 1 + own) / rate - own), 1) for _, length, rate in told]
-        whole = all(_fits(k, own, [one], half) for k, one in zip(ks, told, strict=True))
-        if told and whole:
-            weight = sum(running for running, *_ in told)
-            mean_k = sum(one[0] * k for k, one in zip(ks, told, strict=True)) / weight
+        steps = [one for one in reports if one[2] and one[1] - 1 + own > half]
+        ks = [max(round((length - 1 + own) / rate - own), 1) for _, length, rate in steps]
+        whole = all(_fits(k, own, [one], half) for k, one in zip(ks, steps, strict=True))
+        if steps and whole:
+            weight = sum(running for running, *_ in steps)
+            mean_k = sum(one[0] * k for k, one in zip(ks, steps, strict=True)) / weight
             widths.append((mean_k, f"{_MEANINGS[own]}: {_EACH}"))
     if len(widths) == 2:
         return widths[0][0], widths[1][0], _UNDECIDED

@@ -25,7 +25,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding until a close rejection …")
     # With this top-k, every list in an event is the whole distribution.
     for trace in trial.sampled(TRIES, num_draft_tokens=K, top_k=8, max_tokens=TOKENS):
-        example = close_rejection(trace, trial.seen)
+        example = close_rejection(trace, trial.earlier)
         if example is not None:
             yield Progress("Found one. Press again for another one.", _data(trace, example))
             return

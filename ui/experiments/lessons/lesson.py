@@ -32,11 +32,11 @@ SEEDS = (1, 2, 3)
 @dataclass(frozen=True)
 class Trial:
     """One run of an experiment with the visitor's prompt and pair; all other settings are the
-    lesson's or the defaults. `seen` contains the keys of results that this visitor has seen."""
+    lesson's or the defaults. `earlier` contains the keys of results that this visitor has seen."""
 
     catalog: Catalog
     settings: Settings
-    seen: frozenset[str] = frozenset()
+    earlier: frozenset[str] = frozenset()
 
     @property
     def drafter(self) -> str:

@@ -30,7 +30,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
         )
         prompt = (trace.started and trace.started.prompt_token_ids) or []
         flip = find_flip(full, half, [*prompt, *trace.token_ids], len(prompt), num_rows=ROWS)
-        if flip is not None and flip.before not in trial.seen:
+        if flip is not None and flip.before not in trial.earlier:
             yield Progress(
                 "Found one. Press again for another one.", flip.to_dict() | {"key": flip.before}
             )
