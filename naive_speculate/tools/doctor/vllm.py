@@ -1,9 +1,8 @@
-"""vLLM's log and request metrics.
+"""vLLM's log and request metrics (`docs/features/speculative_decoding/acceptance_metrics.md`, at
+02cf515f0b62).
 
-The log line "SpecDecoding metrics" covers the few seconds since the previous one:
-`vllm/v1/spec_decode/metrics.py`, `SpecDecodingLogging.log`, at ee4ceaae5953. Earlier versions
-have fewer fields in another order. The request metrics:
-`docs/features/speculative_decoding/acceptance_metrics.md`, at 02cf515f0b62.
+The log line "SpecDecoding metrics" covers the few seconds since the previous one. Earlier
+versions have fewer fields in another order.
 """
 
 import re
