@@ -14,7 +14,7 @@ import pytest
 
 from ui.assets import LANGUAGES, ROOT
 from ui.experiments import sweep
-from ui.experiments.learn import _MARKDOWN, LESSONS, read_steps
+from ui.experiments.learn import _MARKDOWN, LESSONS, read_labels, read_steps
 from ui.experiments.lessons import drafters
 from ui.host.catalog import WARM_PROMPT
 from ui.run import controls, settings
@@ -180,6 +180,7 @@ def _raw() -> Iterator[str]:
         yield from Keys(re.sub(r"{%.*?%}", "", re.sub(r"{{.*?}}", "{}", html))).found
         for code in re.findall(r"{[{%].*?[%}]}", path.read_text("utf-8")):
             yield from re.findall(r'"([^"{}]*)"', code)
+    yield from (label for lesson in LESSONS for label in read_labels(lesson).values())
     for step in (step for lesson in LESSONS for step in read_steps(lesson.number)):
         yield from (step.title, *Keys(_MARKDOWN.render(step.text)).found)
         if step.ask:

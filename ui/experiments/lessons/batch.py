@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from naive_speculate.theory import expected_tokens, speedup
 from ui.charts.figures import ACCEPTED, INK, TARGET, Figure, figure, inside, line, plain_line
@@ -105,15 +104,5 @@ def _over_texts(traces: list[Figure], said: str) -> Figure:
     return figure([*traces, plain], takeaway=said, x=x, y=y, height=320)
 
 
-NOTE = (
-    "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens per step. It takes a"
-    " minute or more."
-)
-SETTINGS = (
-    f"Temperature {TEMPERATURE:g}, k = {K}, mean of {TURNS} batches with texts of {TOKENS} tokens"
-    " for each number of texts."
-)
-LOOK: dict[str, Any] = {"chart": "Texts at once", "settings": SETTINGS}
-LESSON = Lesson(
-    8, "Measure this machine", NOTE, measure, words, lambda _: [0, 1, 1], views, timed=True, **LOOK
-)
+NUMBERS = {"temperature": TEMPERATURE, "k": K, "turns": TURNS, "tokens": TOKENS}
+LESSON = Lesson(8, measure, words, lambda _: [0, 1, 1], views, timed=True, numbers=NUMBERS)

@@ -247,20 +247,5 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     }
 
 
-NOTE = "Runs every drafter of the pair with your prompt, and on a text that repeats itself."
-SETTINGS = (
-    f"Temperature 0, up to {K} draft tokens per step, one text of {TOKENS} tokens of each kind."
-)
-LOOK = {"chart": "Drafters on two texts", "settings": SETTINGS}
-LESSON = Lesson(
-    10,
-    "Measure them on this machine",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    markup=markup,
-    timed=True,
-    **LOOK,
-)
+NUMBERS = {"k": K, "tokens": TOKENS}
+LESSON = Lesson(10, measure, words, right, views, markup=markup, timed=True, numbers=NUMBERS)

@@ -261,20 +261,4 @@ def _lanes(data: Data, shown: int) -> Figure:
     return figure([lanes], takeaway=said, x=x, y=y, height=320, annotations=marks)
 
 
-NOTE = (
-    "Loads the models in float32 and in 8 bits, times both, and decodes some texts with each. It"
-    " takes a minute or more."
-)
-SETTINGS = "Medians over passes and over texts, temperature 0; the forms take turns."
-LESSON = Lesson(
-    13,
-    "Measure both on this machine",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart="Rounding and drafting",
-    timed=True,
-    settings=SETTINGS,
-)
+LESSON = Lesson(13, measure, words, right, views, timed=True)

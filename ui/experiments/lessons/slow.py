@@ -270,8 +270,4 @@ def views(data: Data) -> list[View]:
     ]
 
 
-NOTE = "Times the target on this machine with your prompt. It takes some seconds."
-CHART = "One target pass"
-LESSON = Lesson(
-    1, "Measure it on this machine", NOTE, measure, words, right, views, chart=CHART, timed=True
-)
+LESSON = Lesson(1, measure, words, right, views, timed=True)

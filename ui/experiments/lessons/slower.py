@@ -100,18 +100,5 @@ def _chart(data: Data, shown: int) -> Figure:
     )
 
 
-NOTE = "Runs your prompt with few and with many draft tokens per step, and plainly to compare."
-CHART = "Speedup over plain decoding"
-SETTINGS = f"One prompt, {len(SEEDS)} runs of {TOKENS} tokens for each bar."
-LESSON = Lesson(
-    9,
-    "Measure it on this machine",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart=CHART,
-    timed=True,
-    settings=SETTINGS,
-)
+NUMBERS = {"seeds": len(SEEDS), "tokens": TOKENS}
+LESSON = Lesson(9, measure, words, right, views, timed=True, numbers=NUMBERS)

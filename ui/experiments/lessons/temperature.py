@@ -150,17 +150,5 @@ def _chart(data: Data) -> Figure:
     )
 
 
-NOTE = "Searches two such positions after your prompt, and decodes at every temperature."
-CHART = "Acceptance by temperature"
-SETTINGS = f"One prompt, one text of up to {TOKENS} tokens per temperature, k = {K}."
-LESSON = Lesson(
-    7,
-    "Measure them on this machine",
-    NOTE,
-    measure,
-    words,
-    lambda _: [0, 1],
-    views,
-    chart=CHART,
-    settings=SETTINGS,
-)
+NUMBERS = {"tokens": TOKENS, "k": K}
+LESSON = Lesson(7, measure, words, lambda _: [0, 1], views, numbers=NUMBERS)

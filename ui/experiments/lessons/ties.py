@@ -86,19 +86,4 @@ def _chart(data: Data, shown: int) -> Figure:
     return bar_chart(said, names, leads[:shown], texts, colors, y, constraintext="none", width=0.55)
 
 
-NOTE = (
-    "Searches texts after your prompt for such a tie. It loads the target twice, which takes some"
-    " seconds."
-)
-CHART = "The lead of one token over the other"
-LESSON = Lesson(
-    11,
-    "Find a tie on this machine",
-    NOTE,
-    measure,
-    words,
-    lambda _: [2, 0],
-    views,
-    chart=CHART,
-    timed=True,
-)
+LESSON = Lesson(11, measure, words, lambda _: [2, 0], views, timed=True)

@@ -343,10 +343,4 @@ def views(data: Data) -> list[View]:
     ]
 
 
-NOTE = (
-    "Searches for such a position after your prompt, and draws there; the chart updates meanwhile."
-)
-CHART = "The next token, counted"
-LESSON = Lesson(
-    4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, lambda _: [0, 1], views, chart=CHART
-)
+LESSON = Lesson(4, measure, words, lambda _: [0, 1], views, numbers={"draws": f"{DRAWS:,}"})

@@ -271,24 +271,5 @@ def _speeds(data: Data) -> Figure:
     return figure([speeds, plain], takeaway=said, x=_axis(ks), y=y, height=320)
 
 
-NOTE = (
-    "Runs your prompt with every k at temperature 0.7, and plainly to compare. The Explore tab does"
-    " this for many temperatures."
-)
-SETTINGS = (
-    f"One prompt, temperature {TEMPERATURE:g}, {len(SEEDS)} runs of up to {TOKENS} tokens for"
-    " each k."
-)
-CHART = "The effect of k"
-LESSON = Lesson(
-    6,
-    "Try k from 1 to 12",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart=CHART,
-    timed=True,
-    settings=SETTINGS,
-)
+NUMBERS = {"temperature": TEMPERATURE, "seeds": len(SEEDS), "tokens": TOKENS}
+LESSON = Lesson(6, measure, words, right, views, timed=True, numbers=NUMBERS)
