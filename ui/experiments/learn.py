@@ -75,7 +75,7 @@ PATH = (1, 2, 3, 4, 6, 8)
 """The lessons that a class of 20 minutes takes, in order; `?lesson=1&path=1` leads through
 them."""
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
-_LABEL = re.compile(r"^(button|note|chart|settings): (.+)\n+", re.MULTILINE)
+_LABEL = re.compile(r"^([a-z]+): (.+)$", re.MULTILINE)
 _HEADING = re.compile(r"^##(#?) (.+)$", re.MULTILINE)
 _QUESTION = re.compile(r"^\? (.+(?:\n(?!- ).+)*)\n\n?((?:^- .+\n?)+)\Z", re.MULTILINE)
 _ANSWERS = (ROOT / "lessons" / "answers.md").read_text(encoding="utf-8")  # to all exercises
@@ -187,9 +187,8 @@ class LessonStep:
 
 def read_labels(lesson: Lesson) -> dict[str, str]:
     """The labels of a lesson by name."""
-    return {
-        name: filled(text, lesson.numbers) for name, text in _LABEL.findall(_text(lesson.number))
-    }
+    before, *_ = _HEADING.split(_text(lesson.number))
+    return {name: filled(text, lesson.numbers) for name, text in _LABEL.findall(before)}
 
 
 def read_steps(lesson: int) -> list[LessonStep]:
@@ -204,8 +203,8 @@ def _text(lesson: int) -> str:
 def parse(text: str) -> list[LessonStep]:
     """The steps of a file's content. Raises ValueError if the labels are not followed by the
     lesson's title."""
-    before, *parts = _HEADING.split(_LABEL.sub("", text))
-    if before or not parts or parts[0]:
+    before, *parts = _HEADING.split(text)
+    if _LABEL.sub("", before).strip() or not parts or parts[0]:
         raise ValueError(f"a lesson must start with a line '## Title', got {text[:40]!r}")
     steps = []
     for title, body in zip(parts[1::3], parts[2::3], strict=True):

@@ -48,10 +48,8 @@ def acceptance_map(
         key: _with_spread(percent(value.mean), value, few, form, 100)
         for key, value in values.items()
     }
-    low, high = (
-        min(value.mean for value in values.values()),
-        max(value.mean for value in values.values()),
-    )
+    low = min(value.mean for value in values.values())
+    high = max(value.mean for value in values.values())
     share = (
         percent(low)
         if percent(low) == percent(high)
@@ -253,11 +251,9 @@ def _measured(name: str, symbol: str, measured: Sequence[Cell]) -> dict[str, obj
         "" if low is None or high is None else f"({low:.2f} to {high:.2f})"
         for _, low, high in known
     ]
-    ks, means, hover = (
-        [cell.k for cell in measured],
-        [value.mean for value in known],
-        "k = %{x}: %{y:.2f}× %{customdata}",
-    )
+    ks = [cell.k for cell in measured]
+    means = [value.mean for value in known]
+    hover = "k = %{x}: %{y:.2f}× %{customdata}"
     points = line(
         name, ks, means, DRAFT, hover, mode="markers", marker=marker, customdata=intervals
     )

@@ -269,10 +269,8 @@ def speeds(text: str) -> dict[str, Any]:
         for line in _statistics(text)
         if (spent := _DURATIONS.search(line[-1]))
     ]
-    drafting, total = (
-        sum(spent for _, spent in lines),
-        sum(spent for drafted, spent, _ in times if drafted),
-    )
+    drafting = sum(spent for _, spent in lines)
+    total = sum(spent for drafted, spent, _ in times if drafted)
     # The lines count all requests since the server's start; the log may lack some.
     whole = total and all(begun <= len(times) for begun, _ in lines)
     share = drafting / total if whole else 0.0
@@ -405,10 +403,8 @@ def _steps(text: str) -> list[_LoggedStep]:
             announced = replay.pop(slot, None)
             if announced == "trace":  # the step is in the list already
                 continue
-            accepted, drafted = (
-                int(match["accepted"] or int(match["size"] or 0) - 1),
-                int(match["drafted"] or match["n_draft"]),
-            )
+            accepted = int(match["accepted"] or int(match["size"] or 0) - 1)
+            drafted = int(match["drafted"] or match["n_draft"])
             if announced:  # the target's own token is part of the replayed window
                 accepted = max(drafted - 1, 0)
             if match["restores"]:

@@ -194,10 +194,8 @@ def mean_rates(parts: Sequence[tuple[float | None, tuple[float, ...]]]) -> tuple
     weighted = [(steps, rates) for steps, rates in parts if steps]
     if not all(rates for _, rates in weighted):
         return ()
-    total, width = (
-        sum(steps for steps, _ in weighted),
-        max((len(rates) for _, rates in weighted), default=0),
-    )
+    total = sum(steps for steps, _ in weighted)
+    width = max((len(rates) for _, rates in weighted), default=0)
     return tuple(
         sum(n / total * rates[index] for n, rates in weighted if index < len(rates))
         for index in range(width)

@@ -106,10 +106,8 @@ def read_log(text: str) -> Reading | None:
     text, spelled = _SPELLED.subn(r"accept len: \1, accept rate:", text)
     rows = [row for row in text.split("\n") if "Decode batch" in row]
     busy = [line for line in map(_line, rows) if line.running]
-    lines, plain = (
-        [line for line in busy if line.length >= 1],
-        [line for line in busy if not line.length],
-    )
+    lines = [line for line in busy if line.length >= 1]
+    plain = [line for line in busy if not line.length]
     if not lines:
         return None
     # speeds are of as many requests

@@ -152,10 +152,8 @@ def _acceptance(diagnosis: Diagnosis) -> Iterator[Suspect]:
         where += f" of {process}" if process else ""
         stays = ("stays",) if fades.position is None and fades.stays else ()
         yield _suspect("fades", *stays, fade=fades, where=where, after=_percent(fades.after))
-    first, tokens = (
-        conditional[0] if conditional else diagnosis.alpha,
-        diagnosis.mean_acceptance_length,
-    )
+    first = conditional[0] if conditional else diagnosis.alpha
+    tokens = diagnosis.mean_acceptance_length
     if first is None and tokens is not None and tokens - 1 < NONE:
         first = tokens - 1  # the window is unknown, but no index accepts more than this
     if first is None or (fades is not None and fades.before >= LOW_FIRST):

@@ -92,11 +92,9 @@ def _of_shortened(messages: Sequence[str]) -> Reading | None:
     length."""
     runs = []
     for message in messages:
-        length, percentage, rates = (
-            _LENGTH.search(message),
-            _PERCENTAGE.search(message),
-            _RATES.search(message),
-        )
+        length = _LENGTH.search(message)
+        percentage = _PERCENTAGE.search(message)
+        rates = _RATES.search(message)
         if length:
             percent = float(percentage[1]) if percentage else None
             runs.append((float(length[1]) - 1, percent, numbers_in(rates[1]) if rates else ()))

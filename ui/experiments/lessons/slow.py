@@ -53,14 +53,10 @@ CONTEXTS = (1_000, 8_000, 24_000)  # with the weights, the last one fills an H10
 
 def compared(*, open_answer: bool) -> Figure:
     """Computing and reading for one token of the 70B model; the reading may be left open."""
-    computing, reading = (
-        1000 * 2 * MODEL.parameters / GPU.flops,
-        1000 * MODEL.weight_bytes / GPU.bandwidth,
-    )
-    names, texts = (
-        ["computing", "reading the weights"],
-        [f"{computing:.2f} ms", f"{reading:.0f} ms"],
-    )
+    computing = 1000 * 2 * MODEL.parameters / GPU.flops
+    reading = 1000 * MODEL.weight_bytes / GPU.bandwidth
+    names = ["computing", "reading the weights"]
+    texts = [f"{computing:.2f} ms", f"{reading:.0f} ms"]
     y = {"range": [0, 0.2 if open_answer else 1.2 * reading], "ticksuffix": " ms"}
     if open_answer:
         return bar_chart(
@@ -85,10 +81,8 @@ def roofline(measured: Mapping[int, float], marks: Sequence[int] = ()) -> Figure
     """Time of a pass by its tokens, on two logarithmic axes: the H100 calculated, this page's
     model `measured` if given, in seconds by tokens. `marks` are numbers of tokens to mark on the
     H100's curve."""
-    widths, hover = (
-        sorted({*(2**n for n in range(12)), round(RIDGE)}),
-        "%{x:.0f} tokens: %{y:.1f} ms",
-    )
+    widths = sorted({*(2**n for n in range(12)), round(RIDGE)})
+    hover = "%{x:.0f} tokens: %{y:.1f} ms"
     times = [1000 * GPU.seconds(MODEL, width) for width in widths]
     traces = [line("70B on an H100, calculated", widths, times, TARGET, hover)]
     if measured:
@@ -141,10 +135,8 @@ def kv_cache() -> Figure:
     ]
     names = ["weights", *(f"{tokens // 1000}k" for tokens in CONTEXTS)]
     texts, colors = [f"{size:.1f} GB" for size in sizes], [TARGET, *[DRAFT] * len(CONTEXTS)]
-    said, y = (
-        "What one pass over one text reads, with a 70B model",
-        {"range": [0, 85], "ticksuffix": " GB"},
-    )
+    said = "What one pass over one text reads, with a 70B model"
+    y = {"range": [0, 85], "ticksuffix": " GB"}
     return bar_chart(said, names, sizes, texts, colors, y, title="KV cache, by tokens of context")
 
 

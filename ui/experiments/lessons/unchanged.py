@@ -75,10 +75,8 @@ class Census:
     def others(self) -> tuple[float, float]:
         """The draft's and the target's total probability outside `target`. If `target` is its
         top-k, only the draft has any."""
-        drafted, wanted = (
-            (self.draft.get(entry.token_id, 0.0) for entry in self.target),
-            (entry.prob for entry in self.target),
-        )
+        drafted = (self.draft.get(entry.token_id, 0.0) for entry in self.target)
+        wanted = (entry.prob for entry in self.target)
         return rest_of(drafted), rest_of(wanted)
 
     @property
