@@ -145,13 +145,16 @@ def plain_line(categories: int) -> dict[str, Any]:
     return line("plain decoding", [-0.6, categories - 0.4], [1, 1], INK, dash="dot")
 
 
-def category_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
-    return {
-        "tickvals": list(range(len(names))),
-        "ticktext": names,
-        "range": [-0.6, len(names) - 0.4],
-        **more,
-    }
+def axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
+    """An axis with a title (none if it is empty) from `low` to `high`, which are powers of ten if
+    its type is "log"."""
+    return {**({"title": {"text": title}} if title else {}), "range": [low, high], **more}
+
+
+def category_axis(names: Sequence[str], title: str = "", **more: Any) -> dict[str, Any]:
+    """An axis with these names at 0, 1, 2 …"""
+    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
+    return axis(title, -0.6, len(names) - 0.4, **ticks, **more)
 
 
 def nice_ceiling(value: float) -> float:

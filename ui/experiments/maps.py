@@ -13,6 +13,7 @@ from ui.charts.figures import (
     MUTED,
     TARGET,
     Figure,
+    axis,
     category_axis,
     empty,
     figure,
@@ -145,16 +146,13 @@ def _heat_map(
         **scale,
     }
 
-    def axis(title: str, names: Sequence[float]) -> dict[str, Any]:
-        ticks = {"showgrid": False, "tickfont": {"color": MUTED, "size": 12}}
-        return category_axis(
-            [f"{name:g}" for name in names],
-            title={"text": title},
-            range=[-0.5, len(names) - 0.5],
-            **ticks,
-        )
+    def by_name(title: str, numbers: Sequence[float]) -> dict[str, Any]:
+        names, edges = [f"{number:g}" for number in numbers], [-0.5, len(numbers) - 0.5]
+        look = {"showgrid": False, "tickfont": {"color": MUTED, "size": 12}}
+        return category_axis(names, title, range=edges, **look)
 
-    x, y = axis(columns_are, columns), axis("draft tokens per step, k" if len(ks) > 3 else "k", ks)
+    x = by_name(columns_are, columns)
+    y = by_name("draft tokens per step, k" if len(ks) > 3 else "k", ks)
     margin = {"l": 8, "r": 8, "t": 18, "b": 8}
     return figure([fields], takeaway=takeaway, x=x, y=y, height=98 + 42 * len(ks), margin=margin)
 
@@ -224,12 +222,10 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
         takeaway=(
             conclusion if conclusion.startswith("k =") else conclusion[0].upper() + conclusion[1:]
         ),
-        x={
-            "title": {"text": "draft tokens per step, k"},
-            "range": [-0.5, last + 0.7],
-            "tickvals": [0, *(c.k for c in measured)],
-        },
-        y={"title": {"text": "× plain"}, "range": [0, highest]},
+        x=axis(
+            "draft tokens per step, k", -0.5, last + 0.7, tickvals=[0, *(c.k for c in measured)]
+        ),
+        y=axis("× plain", 0, highest),
         height=260,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from naive_speculate.theory import expected_tokens, speedup
-from ui.charts.figures import ACCEPTED, INK, TARGET, Figure, figure, inside, line, plain_line
+from ui.charts.figures import ACCEPTED, INK, TARGET, Figure, axis, figure, inside, line, plain_line
 from ui.charts.waterfall import ALPHA, GPU
 from ui.experiments.batches import batch_speedups, sizes_for, sweep_batches
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, bar_chart
@@ -94,13 +94,8 @@ def views(data: Data) -> list[View]:
 
 def _over_texts(traces: list[Figure], said: str) -> Figure:
     plain = line("plain decoding", [1, MOST], [1, 1], INK, dash="dot")
-    x = {
-        "type": "log",
-        "title": {"text": "texts at once"},
-        "tickvals": [1, 4, 16, 64, 256, 1024],
-        "range": [-0.1, 3.1],
-    }
-    y = {"range": [0, 3.2], "ticksuffix": "×", "title": {"text": "speedup"}}
+    x = axis("texts at once", -0.1, 3.1, type="log", tickvals=[1, 4, 16, 64, 256, 1024])
+    y = axis("speedup", 0, 3.2, ticksuffix="×")
     return figure([*traces, plain], takeaway=said, x=x, y=y, height=320)
 
 

@@ -128,7 +128,7 @@ def bar_chart(
         **(above(texts[: len(values)]) | look),
         showlegend=False,
     )
-    x = category_axis(names, title={"text": title})
+    x = category_axis(names, title)
     return asking(
         figure([bar, *lines], takeaway=said, x=x, y=y, height=320),
         range(len(values), len(names)),

@@ -19,6 +19,7 @@ from ui.charts.figures import (
     TARGET,
     Figure,
     above,
+    axis,
     bars,
     category_axis,
     figure,
@@ -110,19 +111,9 @@ def roofline(measured: Mapping[int, float], marks: Sequence[int] = ()) -> Figure
         f"70B on an H100: flat up to {RIDGE:.0f} tokens per pass, then the time grows with the"
         " tokens"
     )
-    x = {
-        "type": "log",
-        "title": {"text": "tokens in one pass"},
-        "tickvals": [1, 4, 16, 64, 256, 1024],
-        "range": [-0.1, 3.4],
-    }
+    x = axis("tokens in one pass", -0.1, 3.4, type="log", tickvals=[1, 4, 16, 64, 256, 1024])
     lowest = min([*measured.values(), GPU.seconds(MODEL, 1)]) * 1000
-    y = {
-        "type": "log",
-        "title": {"text": "ms"},
-        "range": [math.log10(lowest) - 0.3, 2.4],
-        "tickvals": [1, 5, 10, 20, 50, 100, 200],
-    }
+    y = axis("ms", math.log10(lowest) - 0.3, 2.4, type="log", tickvals=[1, 5, 10, 20, 50, 100, 200])
     return figure(
         traces, takeaway=said, x=x, y=y, height=320, margin={"l": 8, "r": 12, "t": 50, "b": 8}
     )
@@ -196,11 +187,8 @@ def pass_costs(known: dict[int, float]) -> Figure:
             line("one by one", x, singly, MUTED, "%{y:.1f} ms", dash="dash", mode="lines+markers"),
         ],
         takeaway=costs_in_words(known),
-        x=category_axis([str(width) for width in known], title={"text": "tokens in one pass"}),
-        y={
-            "title": {"text": "ms"},
-            "range": [0, nice_ceiling(max(1.15 * max(times), min(2.0 * max(times), singly[-1])))],
-        },
+        x=category_axis([str(width) for width in known], "tokens in one pass"),
+        y=axis("ms", 0, nice_ceiling(max(1.15 * max(times), min(2.0 * max(times), singly[-1])))),
         height=300,
     )
 

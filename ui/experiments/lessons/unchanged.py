@@ -25,6 +25,7 @@ from ui.charts.figures import (
     RESAMPLED,
     TARGET,
     Figure,
+    axis,
     bars,
     category_axis,
     figure,
@@ -197,11 +198,7 @@ def shares(census: Census) -> Figure:
         ],
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
         x=category_axis(names, tickangle=-45),
-        y={
-            "range": [0, min(1.02, math.ceil(top * 11) / 10)],
-            "tickformat": ".0%",
-            "title": {"text": "probability"},
-        },
+        y=axis("probability", 0, min(1.02, math.ceil(top * 11) / 10), tickformat=".0%"),
         barmode="stack",
         bargap=0.35,
         **LOOK,
@@ -232,18 +229,8 @@ def convergence(census: Census, draws: int) -> Figure:
             line("every draft token accepted", ends, [blind, blind], DRAFT, "%{y:.4f}", dash="dot"),
         ],
         takeaway=f"Distance to the target: {number(census.distance, 2)}",
-        x={
-            "type": "log",
-            "range": [0.95, math.log10(ends[1]) + 0.05],
-            "dtick": 1,
-            "title": {"text": "draws"},
-        },
-        y={
-            "type": "log",
-            "range": [math.log10(lowest), 0],
-            "tickvals": ticks,
-            "title": {"text": "distance to the target"},
-        },
+        x=axis("draws", 0.95, math.log10(ends[1]) + 0.05, type="log", dtick=1),
+        y=axis("distance to the target", math.log10(lowest), 0, type="log", tickvals=ticks),
         **LOOK,
     )
 

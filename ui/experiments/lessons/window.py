@@ -13,6 +13,7 @@ from ui.charts.figures import (
     RESAMPLED,
     TARGET,
     Figure,
+    axis,
     bars,
     figure,
     inside,
@@ -171,11 +172,7 @@ def views(data: Data) -> list[View]:
 
 def _axis(ks: list[int]) -> dict[str, Any]:
     """A linear axis of k, so that the curves keep their shape."""
-    return {
-        "tickvals": ks,
-        "range": [min(ks) - 0.7, max(ks) + 0.7],
-        "title": {"text": "draft tokens per step, k"},
-    }
+    return axis("draft tokens per step, k", min(ks) - 0.7, max(ks) + 0.7, tickvals=ks)
 
 
 def _survival(data: Data) -> View:
@@ -200,7 +197,7 @@ def _survival(data: Data) -> View:
             mode="lines+markers",
         ),
     ]
-    x = {"title": {"text": "position in the window"}, "range": [0.4, len(places) + 0.6], "dtick": 1}
+    x = axis("position in the window", 0.4, len(places) + 0.6, dtick=1)
     said = f"A draft token counts only if all before it are accepted: α = {number(a, 2)}"
     return {
         "figure": figure(
@@ -229,7 +226,7 @@ def _pace(data: Data) -> View:
         line(geometric, every, formula, INK, "k = %{x}, by the formula: %{y:.2f}", dash="dash"),
     ]
     top = nice_ceiling(max(*pace, *formula) * 1.05)
-    y = {"range": [0, top], "title": {"text": "tokens per target pass"}}
+    y = axis("tokens per target pass", 0, top)
     return {
         "figure": figure(
             traces, takeaway="Tokens per target pass, by k", x=_axis(ks), y=y, height=320
