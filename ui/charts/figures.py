@@ -13,6 +13,7 @@ from typing import Any
 
 import gradio as gr
 
+from naive_speculate.ratio import Estimate
 from ui.assets import component, render
 from ui.labels import to_json
 
@@ -138,6 +139,13 @@ def line(
         **hovering,
         **more,
     }
+
+
+def error_bars(values: Sequence[Estimate], **look: Any) -> dict[str, Any]:
+    """The values' intervals as a trace's `error_y`; a value without an interval has no bar."""
+    above = [(value.high or value.mean) - value.mean for value in values]
+    below = [value.mean - (value.low or value.mean) for value in values]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
 
 
 def plain_line(categories: int) -> dict[str, Any]:

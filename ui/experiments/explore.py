@@ -32,7 +32,7 @@ from ui.experiments.sweep import (
 )
 from ui.host.catalog import Catalog
 from ui.host.process import take_dicts_as_tables
-from ui.labels import count, percent, to_json
+from ui.labels import count, duration, percent, to_json
 from ui.notify import QUIET
 from ui.run import controls as parts
 from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words, recording_of
@@ -210,8 +210,8 @@ def _build_expected(recorded: Exploration, inputs: Sequence[Component]) -> None:
             int(tokens or 0),
             int(seeds or 0),
         )
-        said = f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(1, round(seconds))} s"
-        return f"{count(runs, 'run')}, about {said} at the recording's pace." if runs else ""
+        pace = f"about {duration(seconds)} at the recording's pace"
+        return f"{count(runs, 'run')}, {pace}." if runs else ""
 
     line = _status("explore-expected", say(*[component.value for component in inputs]))
     gr.on(
@@ -371,10 +371,7 @@ def _followed(
         rest = ""
         if state.done:
             left = (time.monotonic() - began) * (state.total / state.done - 1)
-            rest = (
-                f", about {f'{round(left / 60)} min' if left >= 90 else f'{max(1, round(left))} s'}"
-                " left"
-            )
+            rest = f", about {duration(left)} left"
         yield state, f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
         progress((state.done, state.total), unit=unit)  # Gradio shows it until the next status
 

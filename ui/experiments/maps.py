@@ -16,6 +16,7 @@ from ui.charts.figures import (
     axis,
     category_axis,
     empty,
+    error_bars,
     figure,
     line,
     nice_ceiling,
@@ -232,16 +233,6 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
 
 def _measured(name: str, symbol: str, measured: Sequence[Cell]) -> dict[str, object]:
     known = [cell.speedup for cell in measured]
-    above = [(value.high or value.mean) - value.mean for value in known]
-    below = [value.mean - (value.low or value.mean) for value in known]
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "array": above,
-        "arrayminus": below,
-        "thickness": 2,
-        "width": 5,
-    }
     marker = {"size": 10, "color": DRAFT, "symbol": symbol, "line": {"width": 2, "color": DRAFT}}
     intervals = [
         "" if low is None or high is None else f"({low:.2f} to {high:.2f})"
@@ -253,4 +244,6 @@ def _measured(name: str, symbol: str, measured: Sequence[Cell]) -> dict[str, obj
     points = line(
         name, ks, means, DRAFT, hover, mode="markers", marker=marker, customdata=intervals
     )
-    return points | {"showlegend": bool(measured), "error_y": error if any(above) else None}
+    spread = any(value.high is not None for value in known)
+    error = error_bars(known, thickness=2, width=5) if spread else None
+    return points | {"showlegend": bool(measured), "error_y": error}

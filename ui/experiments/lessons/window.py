@@ -15,6 +15,7 @@ from ui.charts.figures import (
     Figure,
     axis,
     bars,
+    error_bars,
     figure,
     inside,
     line,
@@ -66,12 +67,6 @@ def alike(data: Data) -> list[int]:
     """Every k that may be the best, the seeds being the samples."""
     logs = {k: log_speedups(data, str(k), "0") for k in _runs(data)}
     return may_be_best({k: dict(enumerate(values)) for k, values in logs.items()})
-
-
-def interval(data: Data, k: int) -> tuple[float, float]:
-    """The 95% interval of the speedup with a k; without one, the speedup twice."""
-    mean, low, high = speedup(data, str(k), "0")
-    return low or mean, high or mean
 
 
 def alpha(data: Data) -> float:
@@ -237,16 +232,8 @@ def _pace(data: Data) -> View:
 def _speeds(data: Data) -> Figure:
     speedups, top, near = gains(data), best(data), alike(data)
     ks, times = sorted(speedups), [speedups[k] for k in sorted(speedups)]
-    below = [max(0.0, speedups[k] - interval(data, k)[0]) for k in ks]
-    above = [max(0.0, interval(data, k)[1] - speedups[k]) for k in ks]
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "array": above,
-        "arrayminus": below,
-        "color": INK,
-        "thickness": 1.5,
-    }
+    values = [speedup(data, str(k), "0") for k in ks]
+    error = error_bars(values, color=INK, thickness=1.5)
     colors = [
         MUTED if speedups[k] < 1 else RESAMPLED if k == top else ACCEPTED if k in near else MUTED
         for k in ks
@@ -263,7 +250,10 @@ def _speeds(data: Data) -> Figure:
         "times as fast as plain", ks, times, colors, "k = %{x}: %{text}", **look, error_y=error
     )
     said = f"Best k = {top}: {speedups[top]:.2f} times as fast as plain decoding"
-    y = {"range": [0, 1.1 * max(*(interval(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
+    y = {
+        "range": [0, 1.1 * max(*(value.high or value.mean for value in values), 1)],
+        "ticksuffix": "×",
+    }
     plain = line("plain decoding", _axis(ks)["range"], [1, 1], INK, dash="dot")
     return figure([speeds, plain], takeaway=said, x=_axis(ks), y=y, height=320)
 
