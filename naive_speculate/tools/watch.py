@@ -169,10 +169,8 @@ class _Recorder:
         self._own_seconds = 0.0  # excluded from reported times
 
     def __enter__(self) -> "_Recorder":
-        self._make, self._model._get_candidate_generator = (
-            self._model._get_candidate_generator,
-            self._generator,
-        )
+        self._make = self._model._get_candidate_generator
+        self._model._get_candidate_generator = self._generator
         self._hook = self._model.register_forward_hook(self._verified)
         self._depth = getattr(self._base().config, "num_hidden_layers", None)
         self._began = time.perf_counter()
@@ -271,10 +269,8 @@ class _Recorder:
         outcome = _outcome(
             self._draft, self._q, scores[0], draws, self._vocabulary.text_of, self.draws_drafts
         )
-        outcome.draft_seconds, outcome.verify_seconds = (
-            self._drafted_at - self._step_began,
-            decided_at - self._drafted_at,
-        )
+        outcome.draft_seconds = self._drafted_at - self._step_began
+        outcome.verify_seconds = decided_at - self._drafted_at
         outcome.total_seconds = ended_at - self._step_began
         token_ids = input_ids[0, self._length :].tolist()
         if outcome.token_ids[: len(token_ids)] != token_ids:
@@ -380,10 +376,8 @@ def _settings(
 ) -> dict[str, Any]:
     """The settings of transformers under this library's names; others under `generation_config`."""
     config = recorder.config
-    sampled, judged = (
-        bool(config.do_sample),
-        any(record.outcome.values.get("uniform") for record in recorder.records),
-    )
+    sampled = bool(config.do_sample)
+    judged = any(record.outcome.values.get("uniform") for record in recorder.records)
     max_tokens = config.max_length - num_prompt_tokens
     min_tokens = max(config.min_new_tokens or 0, (config.min_length or 0) - num_prompt_tokens)
     end = config._eos_token_tensor

@@ -12,6 +12,7 @@ from naive_speculate.tools.doctor.ends import drop
 from naive_speculate.tools.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.tools.doctor.prometheus import samples
 from naive_speculate.tools.doctor.reading import (
+    GIVEN,
     NO_HISTOGRAM,
     Format,
     Part,
@@ -50,7 +51,6 @@ _EACH = (
     "only this gives each report a whole number of draft tokens. The reports' windows differ, as"
     " with speculative-adaptive (sglang#21599)."
 )
-GIVEN = "The window is from the server's arguments."
 _TOKENSPEED = Format(
     "tokenspeed",
     "log line “Decode batch”",
@@ -106,10 +106,8 @@ def read_log(text: str) -> Reading | None:
     text, spelled = _SPELLED.subn(r"accept len: \1, accept rate:", text)
     rows = [row for row in text.split("\n") if "Decode batch" in row]
     busy = [line for line in map(_line, rows) if line.running]
-    lines, plain = (
-        [line for line in busy if line.length >= 1],
-        [line for line in busy if not line.length],
-    )
+    lines = [line for line in busy if line.length >= 1]
+    plain = [line for line in busy if not line.length]
     if not lines:
         return None
     # speeds are of as many requests

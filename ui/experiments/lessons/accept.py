@@ -100,7 +100,4 @@ def markup(data: Data) -> str:
     return render("lesson_rejection", **data, others=others, others_name=OTHERS)
 
 
-NOTE = "Decodes your prompt until it finds a close rejection."
-LESSON = Lesson(
-    3, "Find another", NOTE, measure, words, lambda _: [0, 1, 0], lambda _: VIEWS, markup=markup
-)
+LESSON = Lesson(3, measure, words, lambda _: [0, 1, 0], lambda _: VIEWS, markup=markup)

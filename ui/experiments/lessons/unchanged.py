@@ -25,6 +25,7 @@ from ui.charts.figures import (
     RESAMPLED,
     TARGET,
     Figure,
+    axis,
     bars,
     category_axis,
     figure,
@@ -75,10 +76,8 @@ class Census:
     def others(self) -> tuple[float, float]:
         """The draft's and the target's total probability outside `target`. If `target` is its
         top-k, only the draft has any."""
-        drafted, expected = (
-            (self.draft.get(entry.token_id, 0.0) for entry in self.target),
-            (entry.prob for entry in self.target),
-        )
+        drafted = (self.draft.get(entry.token_id, 0.0) for entry in self.target)
+        expected = (entry.prob for entry in self.target)
         return rest_of(drafted), rest_of(expected)
 
     @property
@@ -206,11 +205,7 @@ def shares(census: Census) -> Figure:
         ],
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
         x=category_axis(names, tickangle=-45),
-        y={
-            "range": [0, min(1.02, math.ceil(top * 11) / 10)],
-            "tickformat": ".0%",
-            "title": {"text": "probability"},
-        },
+        y=axis("probability", 0, min(1.02, math.ceil(top * 11) / 10), tickformat=".0%"),
         barmode="stack",
         bargap=0.35,
         **LOOK,
@@ -241,18 +236,8 @@ def convergence(census: Census, draws: int) -> Figure:
             line("every draft token accepted", ends, [blind, blind], DRAFT, "%{y:.4f}", dash="dot"),
         ],
         takeaway=f"Distance to the target: {number(census.distance, 2)}",
-        x={
-            "type": "log",
-            "range": [0.95, math.log10(ends[1]) + 0.05],
-            "dtick": 1,
-            "title": {"text": "draws"},
-        },
-        y={
-            "type": "log",
-            "range": [math.log10(lowest), 0],
-            "tickvals": ticks,
-            "title": {"text": "distance to the target"},
-        },
+        x=axis("draws", 0.95, math.log10(ends[1]) + 0.05, type="log", dtick=1),
+        y=axis("distance to the target", math.log10(lowest), 0, type="log", tickvals=ticks),
         **LOOK,
     )
 
@@ -350,10 +335,4 @@ def views(data: Data) -> list[View]:
     ]
 
 
-NOTE = (
-    "Searches for such a position after your prompt, and draws there; the chart updates meanwhile."
-)
-CHART = "The next token, counted"
-LESSON = Lesson(
-    4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, lambda _: [0, 1], views, chart=CHART
-)
+LESSON = Lesson(4, measure, words, lambda _: [0, 1], views, numbers={"draws": f"{DRAWS:,}"})
