@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.engines import models, smollm2
+from benchmarks.engines.compare import compared
 from benchmarks.engines.report import write_report
 from benchmarks.engines.speed import speed
 from benchmarks.engines.trial import HERE, PARTS, EngineError, trial
@@ -21,11 +22,11 @@ RESULTS = HERE / "results"
 
 
 def main() -> int:
-    """Run the trials that the command line names. Returns 1 if an engine could not be tried."""
+    """Run the trials that the command line names. Returns 1 if a verdict is not what it was."""
     parser = argparse.ArgumentParser(prog="benchmarks.engines", description="Try engines.")
     parser.add_argument("engines", nargs="*", metavar="ENGINE", help=", ".join(ADAPTERS))
     parser.add_argument("--work", type=Path, default=Path(".engines"), help="environments, logs")
-    parser.add_argument("--smallest", type=float, default=0.08, help="smallest bias worth finding")
+    parser.add_argument("--smallest", type=float, help="smallest bias worth finding")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="other parts stay")
     options = parser.parse_args()
     if unknown := [name for name in options.engines if name not in ADAPTERS]:
@@ -37,10 +38,11 @@ def main() -> int:
     if "speed" in options.only and not (real / "prompts.json").exists():
         smollm2.write(real)
     RESULTS.mkdir(exist_ok=True)
-    failed = 0
+    lines, status = [], 0
     for name in options.engines or ADAPTERS:
         path = RESULTS / f"{name}.json"
-        result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        result = dict(before)
         try:
             result |= trial(
                 ADAPTERS[name],
@@ -54,16 +56,20 @@ def main() -> int:
                 result["speed"] = speed(ADAPTERS[name], real, options.work, print)
             result.pop("failed", None)
         except EngineError as error:
-            print(f"{name}: {error}; its output is in {options.work}", file=sys.stderr)
-            failed = 1
-            if result:  # what was found before stays
+            if before and "failed" not in before:  # what was found before stays
+                lines.append(f"{name}: could not be tried: {error}; its output: {options.work}")
+                status = 1
+                print(lines[-1], file=sys.stderr)
                 continue
             result = {"failed": str(error), "versions": {}, "greedy": {}, "sampled": {}}
+        line, changed = compared(name, before, result)
+        lines, status = [*lines, line], status | changed
         result |= {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        print(f"{name}: {path}")
+        print(f"{line}; {path}")
     write_report(RESULTS)
-    return failed
+    print("", *lines, sep="\n")
+    return status
 
 
 def machine() -> str:

@@ -24,6 +24,7 @@ ENGINE = Engine(
     source="mini_infer/speculative/verifier.py, speculative_step",
     counts="A step returns its number of accepted tokens.",
     skips=NO_TOP_P | NO_PENALTY,
+    not_timed="Its step has no cache.",
 )
 
 

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engines.compare import biased as _biased
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
 INTRODUCTION = """# Engines on trial
 
@@ -93,11 +95,6 @@ def _cell(verdict: dict[str, Any] | None) -> str:
     return f"**biased** {verdict['total_variation']:.2f} ({low:.2f}–{high:.2f})"
 
 
-def _biased(verdict: dict[str, Any]) -> bool:
-    """Whether both sets of seeds say so."""
-    return bool(verdict["biased"] and verdict["again"]["biased"])
-
-
 def _sentence(name: str, one: dict[str, Any]) -> str:
     """What an engine does, in plain words, and how to repeat it."""
     when = f"`make engines ENGINE={name}`, {one['date']}, {one['machine']}."
@@ -124,7 +121,8 @@ def _sentence(name: str, one: dict[str, Any]) -> str:
     said += [f"changes greedy texts with {', '.join(differs)}"] if differs else []
     said = said or ["is right here"]
     rest = [rule, one["counts"], *_figures(one)]
-    rest += [f"Left out: {setting}. {why}" for setting, why in one["skips"].items()]
+    left_out = {"greedy texts": one.get("not_greedy")} | one["skips"]
+    rest += [f"Left out: {setting}. {why}" for setting, why in left_out.items() if why]
     if one.get("top_p_first"):
         rest.append(
             "It applies top-p before temperature; so does the distribution it is judged by."
@@ -154,7 +152,12 @@ def _speeds(found: dict[str, dict[str, Any]]) -> str:
     heads += ["here: tokens per pass", "here: × plain", "its plain ÷ plain here"]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
     lines.insert(1, f"|{'---|' * len(heads)}")
-    return "\n".join([SPEEDS, *lines]) + "\n" if rows else ""
+    left_out = "".join(
+        f"- **{name}** is not measured. {why}\n"
+        for name, one in found.items()
+        if (why := one.get("not_timed")) and one["sampled"]
+    )
+    return "\n".join([SPEEDS, *lines]) + f"\n\n{left_out}" if rows else ""
 
 
 def _speed(own: dict[str, Any]) -> list[str]:

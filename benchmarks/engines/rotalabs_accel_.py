@@ -17,7 +17,7 @@ ENGINE = Engine(
     source="rotalabs_accel/speculative/sampling.py, rejection_sample",
     counts="It reports no acceptance figure here: its decoding loop does not run.",
     skips=NO_TOP_P | NO_PENALTY,
-    samples_only=True,
+    not_timed="Its decoding loop does not run.",
 )
 
 
@@ -32,10 +32,12 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         ids, accepted = list(ask.prompt), 0
         while len(ids) < len(ask.prompt) + ask.max_tokens:
             q = draft(torch.tensor([ids])).logits[0, -1].softmax(-1)
-            token = torch.multinomial(q, 1)[0]
+            token = torch.multinomial(q, 1)[0] if ask.temperature else q.argmax()
             logits = target(torch.tensor([ids])).logits[0, -1]
             p = logits.softmax(-1)
-            kept, final = rejection_sample(p[token], q[token], token, logits)
+            kept, final = rejection_sample(
+                p[token], q[token], token, logits, use_sampling=ask.temperature > 0
+            )
             ids.append(int(final))
             accepted += bool(kept)
         return Answer(ids[len(ask.prompt) :], len(ids) - len(ask.prompt), accepted)

@@ -27,7 +27,7 @@ ENGINE = Engine(
     source="seqspecdecod/standard_sd.py, naive_hsd.py and capped_hsd.py",
     counts="A step returns accepted and drafted tokens.",
     skips=NO_TOP_P | NO_PENALTY,
-    samples_only=True,
+    not_timed="Its steps have no cache.",
 )
 
 

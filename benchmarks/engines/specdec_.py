@@ -19,7 +19,8 @@ ENGINE = Engine(
     source="specdec/decoder.py, verify",
     counts="It reports no acceptance figure; a text may be longer than the most new tokens.",
     skips=NO_TOP_P | NO_PENALTY,
-    samples_only=True,
+    not_greedy="It draws all tokens at temperature 1, whatever is asked.",
+    not_timed="It cannot decode greedily.",
 )
 
 

@@ -20,6 +20,7 @@ ENGINE = Engine(
     source="speculative_decoding/speculative_decoding.py, speculative_decoding",
     counts="It returns the mean number of accepted tokens per step, before a text is cut.",
     skips=NO_TOP_P | NO_PENALTY,
+    not_timed="It calls networks by an interface of its own; here that has no cache.",
 )
 
 

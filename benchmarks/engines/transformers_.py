@@ -16,7 +16,6 @@ ENGINE = Engine(
     rule="Accepted with probability min(1, p/q); a copied token counts as drawn with certainty.",
     source="generation/utils.py, _speculative_sampling",
     counts="It reports no acceptance figure.",
-    speed=True,
 )
 
 

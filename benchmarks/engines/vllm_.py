@@ -24,6 +24,7 @@ ENGINE = Engine(
     source="vllm/v1/worker/gpu/spec_decode/rejection_sampler_utils.py, rejection_sample",
     counts="Only the sampler of its second model runner is tried here, and it counts nothing.",
     skips=NO_TOP_P | NO_PENALTY,
+    not_timed="Only its sampler runs without a GPU.",
 )
 
 
