@@ -38,38 +38,38 @@ def main() -> int:
     if "speed" in options.only and not (real / "prompts.json").exists():
         smollm2.write(real)
     RESULTS.mkdir(exist_ok=True)
-    lines, status = [], 0
-    for name in options.engines or ADAPTERS:
-        path = RESULTS / f"{name}.json"
-        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        result = dict(before)
-        try:
-            result |= trial(
-                ADAPTERS[name],
-                options.work / "models",
-                options.work,
-                options.smallest,
-                options.only,
-                print,
-            )
-            if "speed" in options.only:
-                result["speed"] = speed(ADAPTERS[name], real, options.work, print)
-            result.pop("failed", None)
-        except EngineError as error:
-            if before and "failed" not in before:  # what was found before stays
-                lines.append(f"{name}: could not be tried: {error}; its output: {options.work}")
-                status = 1
-                print(lines[-1], file=sys.stderr)
-                continue
-            result = {"failed": str(error), "versions": {}, "greedy": {}, "sampled": {}}
-        line, changed = compared(name, before, result)
-        lines, status = [*lines, line], status | changed
-        result |= {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
-        path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        print(f"{line}; {path}")
+    chosen = {name: ADAPTERS[name] for name in options.engines or ADAPTERS}
+    lines, status = tried(chosen, RESULTS, options)
     write_report(RESULTS)
     print("", *lines, sep="\n")
     return status
+
+
+def tried(
+    adapters: dict[str, Path], results: Path, options: argparse.Namespace
+) -> tuple[list[str], int]:
+    """Try engines one after the other and write their results. Returns a line for each, and 1 if
+    a verdict is not what it was before."""
+    lines, status = [], 0
+    for name, script in adapters.items():
+        path, real = results / f"{name}.json", options.work / "smollm2"
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        given = (options.work / "models", options.work, options.smallest, options.only)
+        try:
+            result = before | trial(script, *given, print)
+            if "speed" in options.only:
+                result["speed"] = speed(script, real, options.work, print)
+            result.pop("failed", None)
+        except EngineError as error:
+            result = {"failed": str(error), "versions": {}, "greedy": {}, "sampled": {}}
+        line, changed = compared(name, before, result)
+        print(line)
+        lines, status = [*lines, line], status | changed
+        if "failed" in result and "failed" not in (before or result):
+            continue  # what was found before stays
+        result |= {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
+        path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return lines, status
 
 
 def machine() -> str:

@@ -10,8 +10,6 @@ def biased(verdict: dict[str, Any]) -> bool:
 
 def verdicts(result: dict[str, Any]) -> dict[str, str]:
     """What a result says, in a word per cell of the report's table."""
-    if "failed" in result:
-        return {"trial": result["failed"]}
     found = {}
     for part, name in (("greedy", "greedy"), ("greedy_penalty", "greedy with a penalty")):
         for way, own in result.get(part, {}).items():
@@ -24,22 +22,17 @@ def verdicts(result: dict[str, Any]) -> dict[str, str]:
 
 
 def compared(name: str, before: dict[str, Any], after: dict[str, Any]) -> tuple[str, bool]:
-    """A line for an engine, and whether a verdict that was there before is now another one, or
-    is missing."""
+    """A line for an engine, and whether it says something else than before, or could not be tried
+    this time."""
+    if "failed" in after:
+        same = before.get("failed") == after["failed"]
+        return f"{name}: could not be tried: {after['failed']}{' (as before)' * same}", not same
     old, new = verdicts(before), verdicts(after)
     changes = [
-        f"{cell}: {said} before, {new.get(cell, 'not tried')} now"
-        for cell, said in old.items()
-        if new.get(cell) != said
+        f"{cell}: {old[cell]} before, {new.get(cell, 'not tried')} now"
+        for cell in old
+        if new.get(cell) != old[cell]
     ]
-    if changes:
-        return f"{name}: {'; '.join(changes)}", True
-    if "failed" in after:
-        return f"{name}: could not be tried, as before: {after['failed']}", False
-    said = (
-        [f"{len(old)} verdicts as before"]
-        if old
-        else ["nothing to judge, as before"] * bool(before)
-    )
-    said += [f"new: {cell}: {word}" for cell, word in new.items() if cell not in old]
-    return f"{name}: {'; '.join(said)}", False
+    fresh = [f"{cell}: {said} (new)" for cell, said in new.items() if cell not in old]
+    same = f"{len(old) - len(changes)} verdicts as before"
+    return f"{name}: {'; '.join([same, *changes, *fresh])}", bool(changes)

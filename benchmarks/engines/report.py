@@ -18,8 +18,10 @@ The prompt with a repetition penalty was chosen so that a penalty that forgets a
 token shows: that cell is a sensitive case, not a typical size of the bias.
 This page is made from `benchmarks/engines/results/`.
 
-`make engines` repeats everything, `make engines ENGINE=mlx-lm` a single engine. mlx-lm needs
-`python3.12` on the path, dejavuu `python3.13`, naive-speculate `python3.14`.
+`make engines` repeats everything, `make engines ENGINE=mlx-lm` a single engine. It ends with a line
+per engine: how many verdicts are as before, and which are not; its status is 1 if one has changed
+or could not be tried. mlx-lm needs `python3.12` on the path, dejavuu `python3.13`; without them, or
+without the package registry, the other engines are tried all the same.
 """
 KEYS = """
 “right”: no bias found; in brackets the smallest total variation that the test finds with 90%
@@ -152,12 +154,12 @@ def _speeds(found: dict[str, dict[str, Any]]) -> str:
     heads += ["here: tokens per pass", "here: × plain", "its plain ÷ plain here"]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
     lines.insert(1, f"|{'---|' * len(heads)}")
-    left_out = "".join(
-        f"- **{name}** is not measured. {why}\n"
+    left_out = [
+        f"- **{name}** is not measured. {why}"
         for name, one in found.items()
         if (why := one.get("not_timed")) and one["sampled"]
-    )
-    return "\n".join([SPEEDS, *lines]) + f"\n\n{left_out}" if rows else ""
+    ]
+    return "\n".join([SPEEDS, *lines, *([""] * bool(left_out)), *left_out]) + "\n" if rows else ""
 
 
 def _speed(own: dict[str, Any]) -> list[str]:
