@@ -19,7 +19,7 @@ ENGINE = Engine(
     packages=["economize", "transformers", "torch"],
     ways=["draft model", "prompt lookup"],
     rule="Accepted with probability min(1, p/q) by its verifier “rejection”.",
-    source="economize/decoding/verifiers.py",
+    source="economize/decoding/verifiers.py:200, RejectionVerifier",
     counts="Drafted and accepted tokens of each step, also those after the end of a text.",
 )
 

@@ -35,7 +35,7 @@ ENGINE = Engine(
     ways=["draft model"],
     rule="The draft is drawn; it is accepted if the target's own draw is the same token. With "
     "drafts a penalty sees no token of the prompt but its last.",
-    source="mlx_lm/generate.py, speculative_generate_step",
+    source="mlx_lm/generate.py:635, speculative_generate_step",
     counts="from_draft marks each token that was drafted and kept; the last step's are marked too, "
     "and its own token is left out where the text is full.",
     top_p_first=True,

@@ -26,7 +26,7 @@ ENGINE = Engine(
     packages=["naive-speculate", "transformers", "torch"],
     ways=["draft model"],
     rule="Accepted with probability min(1, p/q), at temperature 1 only.",
-    source="naive_speculate/speculate/utils.py, speculative_sampling",
+    source="naive_speculate/speculate/utils.py:51, speculative_sampling",
     counts="A step returns its number of accepted tokens; its program takes every step for k "
     "drafted ones, also a shorter one.",
     skips=NO_TOP_P | NO_PENALTY,
