@@ -18,8 +18,9 @@ ENGINE = Engine(
     packages=["dejavuu"],
     ways=["prompt lookup", "tree of recycled tokens"],
     rule="A draft token is accepted if the target's own draw is the same token.",
-    source="dejavuu/core/tree.py, pick_child",
+    source="dejavuu/core/tree.py:136, pick_child",
     counts="Accepted and proposed draft tokens, also those after the end of a text.",
+    not_timed="It has no draft model.",
     skips={"T = 1, repetition penalty 1.3": "It has no repetition penalty."},
 )
 

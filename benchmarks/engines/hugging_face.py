@@ -7,8 +7,9 @@ import torch
 from serve import Ask
 from transformers import AutoModelForCausalLM, GenerationConfig
 
-NO_TOP_P = {"T = 0.7, top-p 0.9": "It has no top-p."}
-NO_PENALTY = {"T = 1, repetition penalty 1.3": "It has no repetition penalty."}
+TOP_P, PENALTY = "T = 0.7, top-p 0.9", "T = 1, repetition penalty 1.3"
+NO_TOP_P = {TOP_P: "It has no top-p."}
+NO_PENALTY = {PENALTY: "It has no repetition penalty."}
 
 
 class Passes:

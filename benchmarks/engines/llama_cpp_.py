@@ -17,7 +17,6 @@ ENGINE = Engine(
     source="common/speculative.cpp and common/sampling.cpp, common_sampler_sample_and_accept_n",
     counts="Accepted draft tokens after the end of the text are counted too.",
     top_p_first=True,
-    speed=True,
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hugging_face import NO_PENALTY, NO_TOP_P
+from hugging_face import NO_PENALTY, TOP_P
 from mini_infer.engine import InferenceEngine
 from mini_infer.models.loader import load_model_from_safetensors
 from mini_infer.speculative import speculative_step
@@ -21,9 +21,10 @@ ENGINE = Engine(
     packages=["mini-infer", "torch"],
     ways=["draft model"],
     rule="Accepted with probability min(1, p/q).",
-    source="mini_infer/speculative/verifier.py, speculative_step",
+    source="mini_infer/speculative/verifier.py:105, speculative_step",
     counts="A step returns its number of accepted tokens.",
-    skips=NO_TOP_P | NO_PENALTY,
+    skips={TOP_P: "A step with drafts has no top-p."} | NO_PENALTY,
+    not_timed="Its step has no cache.",
 )
 
 

@@ -21,7 +21,6 @@ ENGINE = Engine(
     rule="A draft is accepted if a random number is at most q(draft) ÷ p(the target's own sample).",
     source="src/cpp/src/sampling/sampler.cpp, validate_candidate",
     counts="The last step's accepted tokens are counted, its draft tokens are not.",
-    speed=True,
 )
 
 

@@ -22,7 +22,7 @@ Decode = Callable[[list[int]], tuple[float, float | None, list[int]]]
 def speed(script: Path, models: Path, work: Path, say: Say) -> dict[str, Any] | None:
     """The figures of an engine; None if it is not measured."""
     with running(script, models, work) as engine:
-        if not engine.about["speed"]:
+        if engine.about["not_timed"] or "draft model" not in engine.about["ways"]:
             return None
         torch.set_num_threads(1)
         pair = load_pair(str(models / "target"), str(models / "draft"), device="cpu")

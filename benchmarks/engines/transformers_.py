@@ -14,9 +14,8 @@ ENGINE = Engine(
     packages=["transformers", "torch"],
     ways=["draft model", "prompt lookup"],
     rule="Accepted with probability min(1, p/q); a copied token counts as drawn with certainty.",
-    source="generation/utils.py, _speculative_sampling",
+    source="transformers/generation/utils.py:4465, _speculative_sampling",
     counts="It reports no acceptance figure.",
-    speed=True,
 )
 
 
