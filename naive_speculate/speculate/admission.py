@@ -359,7 +359,7 @@ class Admission:
             self.pair.target,
             self.pair.drafting if drafting.head_of(self.pair) is None else None,
         ):
-            if model is not None and not getattr(model, "takes_trees", False):
+            if model is not None and not as_batch_model(model).takes_trees:
                 raise ValueError(
                     f"{needs} a model that computes a tree in one pass, {type(model).__name__}"
                     " does not"
