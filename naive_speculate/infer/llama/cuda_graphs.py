@@ -70,6 +70,23 @@ class _Windows:
     full: bool = False  # memory was insufficient for another one
 
 
+class MakesRaggedCaches:
+    """Makes the caches of a model or head: `MakesCaches` for an executor that may capture its
+    forwards."""
+
+    _forward: Any  # the executor; its `graphs` capture, or are None
+
+    def new_cache(self, batch_size: int) -> RaggedKVCache:
+        """An empty cache for `batch_size` rows."""
+        graphs = self._forward.graphs
+        return RaggedKVCache(batch_size) if graphs is None else graphs.new_cache(batch_size)
+
+    def recycle(self, cache: RaggedKVCache) -> None:
+        """Take back an unused cache for a later `new_cache`; see `Graphs`."""
+        if self._forward.graphs is not None:
+            self._forward.graphs.recycle(cache)
+
+
 class Graphs:
     """Captures forwards of a model or head, as CUDA graphs or what `capture` makes, for every
     window width that occurs a second time.
