@@ -336,13 +336,8 @@ def _outcome(
             "draft_prob": [float(q[index, token]) for index, token in enumerate(draft)],
             "draft_entropy": torch.special.entr(q).sum(dim=-1).tolist(),
             "draft_top": (draft_tops := _tops(q, text_of)),
-            "draft_top_target": [
-                [float(at[one.token_id]) for one in top]
-                for at, top in zip(p, draft_tops, strict=False)
-            ],
-            "target_top_draft": [
-                [float(at[one.token_id]) for one in top] for at, top in zip(q, tops, strict=False)
-            ],
+            "draft_top_target": _probs_of(draft_tops, p),
+            "target_top_draft": _probs_of(tops, q),
         }
         if draws.ratios is not None and draws_drafts:
             values["expected_accept"] = overlap(p[:k], q).tolist()
@@ -362,6 +357,11 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
     top = probs.topk(min(TOP_TOKENS, probs.shape[-1]), dim=-1)
     rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
     return [top_tokens(text_of, tokens, values) for tokens, values in rows]
+
+
+def _probs_of(tops: Sequence[TopTokens], probs: torch.Tensor) -> list[list[float]]:
+    """The other model's probabilities `[rows, vocab_size]` of these tokens, row by row."""
+    return [[float(at[one.token_id]) for one in top] for at, top in zip(probs, tops, strict=False)]
 
 
 def _settings(
