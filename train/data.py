@@ -442,8 +442,8 @@ def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]
 
 
 def read_passages(paths: Sequence[Path], tokenizer: Any, seed: int) -> list[list[int]]:
-    """Up to `MOST_PASSAGES` passages of `MAX_PASSAGE` tokens at most, from random places of text files
-    (`.xz` files are unpacked)."""
+    """Up to `MOST_PASSAGES` passages of `MAX_PASSAGE` tokens at most, from random places of text
+    files (`.xz` files are unpacked)."""
     chooser, passages = random.Random(seed), []
     for path in paths:
         text = _text_of(path)
