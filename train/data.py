@@ -38,6 +38,7 @@ LIKELIEST = 64  # next tokens kept per position; the rest of the distribution co
 # cached tokens of all rows together: long conversations run in narrower batches
 ROW_TOKENS = 16_384
 MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
+MOST_PASSAGES = 4_000
 BEGINNING = 32  # tokens of a passage that a base target continues
 GIVEN_BATCH_TOKENS = 2_048
 
@@ -440,15 +441,13 @@ def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]
     return pairs
 
 
-def read_passages(
-    paths: Sequence[Path], tokenizer: Any, seed: int, count: int = 4_000
-) -> list[list[int]]:
-    """Up to `count` passages of `MAX_PASSAGE` tokens at most, from random places of text files
-    (`.xz` files are unpacked)."""
+def read_passages(paths: Sequence[Path], tokenizer: Any, seed: int) -> list[list[int]]:
+    """Up to `MOST_PASSAGES` passages of `MAX_PASSAGE` tokens at most, from random places of text
+    files (`.xz` files are unpacked)."""
     chooser, passages = random.Random(seed), []
     for path in paths:
         text = _text_of(path)
-        for _ in range(count // len(paths)):
+        for _ in range(MOST_PASSAGES // len(paths)):
             at = chooser.randrange(max(1, len(text) - 3_000))
             start = text.find("\n", at) + 1
             end = start + chooser.randrange(400, 1_600)

@@ -22,9 +22,8 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
-from train.batches import Batch, token_loss
+from train.batches import Batch, indices_of, loss_over_steps, token_loss
 
-STEP_DECAY = 0.8  # weight of a simulated step's loss, relative to the step before
 KeysValues = tuple[Tensor, Tensor]
 ConfigT = TypeVar("ConfigT", bound=PretrainedConfig)
 
@@ -124,10 +123,7 @@ class ReadsTarget(nn.Module):
         self.lm_head = nn.Linear(d, len(known), bias=False)
         self.register_buffer("known", known, persistent=False)
         self.register_buffer("embeddings", embeddings.float(), persistent=False)
-        index = torch.full((config.vocab_size,), -1, dtype=torch.int64)
-        self.register_buffer(
-            "index_of", index.index_copy_(0, known, torch.arange(len(known))), persistent=False
-        )
+        self.register_buffer("index_of", indices_of(known, config.vocab_size), persistent=False)
 
     known: Tensor
     embeddings: Tensor
@@ -171,15 +167,15 @@ class HeadModel(ReadsTarget):
             embedded, torch.arange(embedded.shape[1], device=embedded.device)[None]
         )
         steps: list[KeysValues] = []
-        total, weights, accepted = states.new_zeros(()), 0.0, []
+        losses: dict[int, Tensor] = {}
+        accepted = []
         for step in range(self.num_steps):
             states = self.midlayer(embedded, states, rotation, steps)
             logits = self.lm_head(self.norm(states[batch.rows, batch.positions]))
-            loss, share = token_loss(logits, batch, self.index_of)
-            total, weights = total + STEP_DECAY**step * loss, weights + STEP_DECAY**step
+            losses[step], share = token_loss(logits, batch, self.index_of)
             accepted.append(share)
             states = later(states, 1, 1)
-        return total / weights, accepted
+        return loss_over_steps(losses), accepted
 
 
 def later(states: Tensor, count: int, dim: int) -> Tensor:

@@ -23,12 +23,10 @@ from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template, 
 from train.progress import Progress
 from train.texts import MIN_ANSWER, Texts, joined, whole_conversations
 
-PROMPT, ANSWER, FIRST = range(
-    3
-)  # kinds of tokens: given or a user turn's, an answer's, a conversation's first one
-GIVEN, TURN, ANSWERING = range(
-    3
-)  # what a row does: it reads given tokens, or writes a user turn or an answer
+# kinds of tokens: given or a user turn's, an answer's, a conversation's first one
+PROMPT, ANSWER, FIRST = range(3)
+# what a row does: it reads given tokens, or writes a user turn or an answer
+GIVEN, TURN, ANSWERING = range(3)
 MAX_STEPS = 16_384  # of one stream, which needs a rotary position for each
 CHUNK = 128  # steps whose tokens are fetched together
 UNLIKELY = (
@@ -99,16 +97,14 @@ class Stream:
             torch.zeros(ring, dtype=lean.dtype, device=self.device) for _ in range(2)
         )
         self.now = torch.tensor([0], device=self.device)
-        self.which = torch.randint(
-            self.between, (rows,), device=self.device
-        )  # the given tokens that a row reads
+        # the given tokens that a row reads
+        self.which = torch.randint(self.between, (rows,), device=self.device)
         self.read = torch.ones_like(self.which)  # how many of them
         self.doing, self.count, self.start = (torch.zeros_like(self.which) for _ in range(3))
         self.token, self.kind = self.readings[self.which, 0], torch.full_like(self.which, FIRST)
         self.temperature = self._temperatures()
-        self.recent = torch.zeros(
-            CHUNK, 2, rows, dtype=torch.int32, device=self.device
-        )  # tokens and kinds
+        # tokens and kinds
+        self.recent = torch.zeros(CHUNK, 2, rows, dtype=torch.int32, device=self.device)
 
     def _temperatures(self) -> Tensor:
         """Half of the answers are greedy, an eighth are at 0.7, the others at 1."""
@@ -196,10 +192,8 @@ class Stream:
             )
 
     def _collect(self, again: Callable[[], None], num_tokens: int, progress: Progress) -> Texts:
-        columns, done = (
-            list[Tensor](),
-            -self.rows * MAX_ANSWER,
-        )  # what unfinished conversations may hold
+        columns = list[Tensor]()
+        done = -self.rows * MAX_ANSWER  # what unfinished conversations may hold
         while done < num_tokens and int(self.now) < MAX_STEPS:
             for _ in range(CHUNK - int(self.now) % CHUNK):
                 again()

@@ -3,13 +3,13 @@ rounded to four bits once more: it makes nothing faster, but is often right, and
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gguf
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from naive_speculate.infer.gguf.metadata import read_header
-from naive_speculate.infer.gguf.weights import dequantised
+from benchmarks.gguf_copy import write_like
 from naive_speculate.known import KNOWN
 
 QUESTIONS = (
@@ -18,7 +18,6 @@ QUESTIONS = (
     "List the planets of the solar system, with a sentence about each.",
     "Compare cats and dogs as pets.",
 )
-_OWN = ("GGUF.", "general.architecture", "general.file_type")
 _ROUNDED = gguf.GGMLQuantizationType.Q4_0
 
 
@@ -57,20 +56,11 @@ def state_rope_base(path: Path) -> None:
 
 def write_gguf(source: Path, path: Path, rounded: bool, half: bool) -> None:
     """The same metadata, with matrices in float32 or float16, rounded to four bits before."""
-    fields = gguf.GGUFReader(source).fields
-    writer = gguf.GGUFWriter(str(path), fields["general.architecture"].contents())
-    kinds = gguf.LlamaFileType
-    writer.add_file_type(kinds.MOSTLY_F16 if half else kinds.ALL_F32)
-    for name, field in fields.items():
-        if not name.startswith(_OWN):
-            inner = field.types[-1] if len(field.types) > 1 else None
-            writer.add_key_value(name, field.contents(), field.types[0], inner)
-    for name, tensor in read_header(source)[1].items():
-        values = dequantised(source, tensor).numpy()
+
+    def converted(values: Any) -> tuple[Any, None]:
         if values.ndim > 1 and rounded:
             values = gguf.quants.dequantize(gguf.quants.quantize(values, _ROUNDED), _ROUNDED)
-        writer.add_tensor(name, values.astype("float16") if half and values.ndim > 1 else values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+        return values.astype("float16") if half and values.ndim > 1 else values, None
+
+    kinds = gguf.LlamaFileType
+    write_like(source, path, kinds.MOSTLY_F16 if half else kinds.ALL_F32, converted)

@@ -31,27 +31,21 @@ from naive_speculate.tools.watch_kinds import check_options, drafter_of, models_
 _OF_DRAWS = ("top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits")
 _OTHERS = (
     *_OF_DRAWS,
-    *(
-        "no_repeat_ngram_size",
-        "encoder_repetition_penalty",
-        "encoder_no_repeat_ngram_size",
-        "bad_words_ids",
-        "sequence_bias",
-    ),
-    *(
-        "suppress_tokens",
-        "begin_suppress_tokens",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "guidance_scale",
-    ),
-    *(
-        "exponential_decay_length_penalty",
-        "remove_invalid_values",
-        "watermarking_config",
-        "max_time",
-        "token_healing",
-    ),
+    "no_repeat_ngram_size",
+    "encoder_repetition_penalty",
+    "encoder_no_repeat_ngram_size",
+    "bad_words_ids",
+    "sequence_bias",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "guidance_scale",
+    "exponential_decay_length_penalty",
+    "remove_invalid_values",
+    "watermarking_config",
+    "max_time",
+    "token_healing",
 )
 """Options of transformers that change the output and have no name in this library, sampling
 options first."""
@@ -311,9 +305,8 @@ def _outcome(
     """The verdict of transformers on k draft tokens, from its draws. `draws_drafts`: whether the
     draft tokens were drawn."""
     k, p = len(draft), scores.softmax(dim=-1)
-    if (
-        draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None
-    ):  # Algorithm 1, u ≤ p/q
+    # Algorithm 1, u ≤ p/q
+    if draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None:
         accepted = _leading((draws.uniforms <= draws.ratios).flatten().tolist())
         next_token = int(draws.drawn.flatten()[0])
         accept = draws.ratios.flatten().nan_to_num(0.0, 1.0).clamp_max(1.0).tolist()
@@ -343,13 +336,8 @@ def _outcome(
             "draft_prob": [float(q[index, token]) for index, token in enumerate(draft)],
             "draft_entropy": torch.special.entr(q).sum(dim=-1).tolist(),
             "draft_top": (draft_tops := _tops(q, text_of)),
-            "draft_top_target": [
-                [float(at[one.token_id]) for one in top]
-                for at, top in zip(p, draft_tops, strict=False)
-            ],
-            "target_top_draft": [
-                [float(at[one.token_id]) for one in top] for at, top in zip(q, tops, strict=False)
-            ],
+            "draft_top_target": _probs_of(draft_tops, p),
+            "target_top_draft": _probs_of(tops, q),
         }
         if draws.ratios is not None and draws_drafts:
             values["expected_accept"] = overlap(p[:k], q).tolist()
@@ -369,6 +357,11 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
     top = probs.topk(min(TOP_TOKENS, probs.shape[-1]), dim=-1)
     rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
     return [top_tokens(text_of, tokens, values) for tokens, values in rows]
+
+
+def _probs_of(tops: Sequence[TopTokens], probs: torch.Tensor) -> list[list[float]]:
+    """The other model's probabilities `[rows, vocab_size]` of these tokens, row by row."""
+    return [[float(at[one.token_id]) for one in top] for at, top in zip(probs, tops, strict=False)]
 
 
 def _settings(

@@ -98,12 +98,13 @@ class Cell:
 
 ESTIMATES = ("acceptance_rate", "tokens_per_pass", "speedup")
 AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")
+# of the table
 COLUMNS = (
     "temperature",
     "k",
     *(name + end for name in ESTIMATES for end in ("", "_low", "_high")),
     *AMOUNTS,
-)  # of the table
+)
 S = TypeVar("S")
 T = TypeVar("T")
 

@@ -248,7 +248,6 @@ def _transformers(options: argparse.Namespace, new_tokens: int, ends: bool = Fal
         else (BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft")
     )
     models: Any = _load(options, *names, executor="transformers")
-    draft = (
-        getattr(models.draft, "model", None) if models.translation is None else None
-    )  # it assists with its own tokens alone
+    # it assists with its own tokens alone
+    draft = getattr(models.draft, "model", None) if models.translation is None else None
     return Transformers(models.target.model, draft, new_tokens, ends)

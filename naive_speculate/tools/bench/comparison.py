@@ -34,6 +34,7 @@ CONTEXTS, BATCHES = (100, 250, 500, 1000), (1, 2, 4, 8, 16)
 MODES = {"greedy": 0.0, "temperature 0.8": 0.8}
 _COST_CONTEXT, _CONTEXT_TOKENS = 100, 20
 _MIDDLE = 4
+_REPEATS = 3  # of every prompt where events of more detail are compared
 Grid = dict[int, dict[int, float]]  # by window, then by size
 
 
@@ -223,14 +224,14 @@ class Comparison:
             for window, row in times.items()
         }
 
-    def _event_overhead(self, repeats: int = 3) -> dict[str, float]:
+    def _event_overhead(self) -> dict[str, float]:
         """Extra time of events with more detail, relative to none: medians over adjacent runs."""
         details = ("none", "probs", "full")
         ways = [
             our_way(self.decoder, self.middle, self._params(0.8), detail=detail)
             for detail in details
         ]
-        none, *others = zip(*decode_all(ways, [*self.prompts] * repeats, self.tick), strict=True)
+        none, *others = zip(*decode_all(ways, [*self.prompts] * _REPEATS, self.tick), strict=True)
         return {
             detail: median(
                 run.seconds / base.seconds - 1 for run, base in zip(runs, none, strict=True)

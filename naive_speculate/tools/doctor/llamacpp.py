@@ -134,9 +134,8 @@ def read_timings(text: str) -> Reading | None:
         )
         rounds.append(name := next(names, None))
         steps = whole_number(timings[name], name) if name else None  # as counted
-        if (
-            name is None and timings.get("predicted_n") is not None
-        ):  # the tokens that were not draft tokens, nor the prefill's
+        if name is None and timings.get("predicted_n") is not None:
+            # the tokens that were not draft tokens, nor the prefill's
             steps = whole_number(timings["predicted_n"], "predicted_n") - accepted - 1
             if drafted:
                 steps = _steps_of(steps)
@@ -297,9 +296,8 @@ def read_statistics(text: str) -> Reading | None:
     for name, _, drafting, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
         called[name] += int(drafting or calls)
         steps, rate = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
-        if (
-            not rate and calls == first
-        ):  # until May 2026 llama.cpp did not count a step that accepted nothing
+        # until May 2026 llama.cpp did not count a step that accepted nothing
+        if not rate and calls == first:
             steps = int(drafts)
         complete = complete and rate is not None
         parts.append(

@@ -119,9 +119,8 @@ def sampling_position(trace: Trace) -> SamplingPosition | None:
             max(target[0].prob, draft[0].prob) <= SURE
             and sum(entry.prob >= SEEN for entry in target) >= CHOICES
         )
-        if open_choice and any(
-            q.get(entry.token_id, 0.0) > entry.prob for entry in target
-        ):  # the draft overrates a token
+        # the draft overrates a token
+        if open_choice and any(q.get(entry.token_id, 0.0) > entry.prob for entry in target):
             forks.append(place)
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 

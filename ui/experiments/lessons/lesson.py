@@ -7,13 +7,12 @@ make text and views of both.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
-from statistics import fmean
 from typing import Any, NamedTuple
 
-from naive_speculate.events import EventKind
 from naive_speculate.events.metrics import summarize
+from naive_speculate.events.speedup import step_seconds
 from naive_speculate.events.trace import Trace
-from naive_speculate.ratio import Estimate, logs_of, ratio_of, typical
+from naive_speculate.ratio import Estimate, logs_of, ratio_of
 from naive_speculate.speculate.sequence import Detail
 from ui.charts.figures import Figure, above, bars, category_axis, figure
 from ui.host.catalog import Catalog
@@ -163,33 +162,22 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
     warm-up, has no time.
     """
     m = summarize(chain(*traces))
-    if not m.num_spec_steps:
+    pace = m.mean_acceptance_length
+    if pace is None:
         return {}
-    times = [
-        [
-            (e.num_draft or 0, e.total_seconds)
-            for e in trace
-            if e.kind == EventKind.STEP and e.step and e.total_seconds
-        ]
-        for trace in traces
-    ]
-    lengths = [trace.metrics.mean_acceptance_length or 0.0 for trace in traces]
-    kept, drafted = m.num_accepted_draft_tokens, m.num_draft_tokens
-    tokens_per_pass = 1 + kept / m.num_spec_steps
+    timed = [[event for event in trace if event.step] for trace in traces]
+    seconds, mean_seconds = [step_seconds(run) for run in timed], step_seconds(chain(*timed))
+    paces = [trace.metrics.mean_acceptance_length or 0.0 for trace in traces]
     return {
         "rounds": m.num_spec_steps,
-        "drafted": drafted,
-        "kept": kept,
-        "judged": kept + m.num_rejected_draft_tokens,
+        "drafted": m.num_draft_tokens,
+        "kept": m.num_accepted_draft_tokens,
+        "judged": m.num_accepted_draft_tokens + m.num_rejected_draft_tokens,
         "kept_at": list(accumulate(m.acceptance_histogram[:0:-1]))[::-1],
-        "speeds": [
-            length / fmean(typical(seconds))
-            for length, seconds in zip(lengths, times, strict=True)
-            if seconds
-        ],
-        "tokens_a_pass": tokens_per_pass,
-        "kept_share": kept / drafted if drafted else None,
-        "speed": tokens_per_pass / fmean(typical([*chain(*times)])) if any(times) else None,
+        "speeds": [own / each for own, each in zip(paces, seconds, strict=True) if each],
+        "tokens_a_pass": pace,
+        "kept_share": m.draft_acceptance_rate,
+        "speed": pace / mean_seconds if mean_seconds else None,
     }
 
 

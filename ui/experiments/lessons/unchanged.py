@@ -48,10 +48,8 @@ TOKENS = 60
 TRIES = 12
 K = 4
 TOP_K = 8
-OTHERS, LEAST_OTHERS = (
-    "all others",
-    0.0005,
-)  # the bar of all other tokens, and the least probability to draw it
+OTHERS = "all others"  # the bar of all other tokens
+LEAST_OTHERS = 0.0005  # their least probability to draw it
 LOOK: dict[str, Any] = {"height": 298, "margin": {"l": 8, "r": 12, "t": 50, "b": 8}}
 
 
@@ -131,10 +129,8 @@ def censuses(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
     )
     census = _expected(engine, one)
     load = engine.load()
-    at_once, size = (
-        load.capacity // max(1, load.replicas),
-        10,
-    )  # one replica decodes a whole request
+    at_once = load.capacity // max(1, load.replicas)  # one replica decodes a whole request
+    size = 10
     while census.draws < draws:
         chosen = replace(
             params, n=max(1, min(size, at_once, draws - census.draws)), seed=seed + census.draws
