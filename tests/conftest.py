@@ -37,6 +37,7 @@ PARTS = {
 hosting, the users of `server`."""
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 TAKE_LONG = (
+    "tests/test_lowest_versions.py",  # which waits for the network while others compute
     "tests/serving/test_replicas.py",
     *PROGRAMS,
     "tests/browser/",

@@ -76,7 +76,7 @@ def logged(server: Server, before: int) -> list[str]:
 def connected(url: str) -> socket.socket:
     """A connection to the server: what is sent is as it is, while libraries would tidy it."""
     place = urlsplit(url)
-    return socket.create_connection((place.hostname or "", place.port or 0), timeout=60)
+    return socket.create_connection((place.hostname or "", place.port or 0), timeout=300)
 
 
 def generate(url: str, *data: Any) -> str:

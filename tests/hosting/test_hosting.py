@@ -203,10 +203,10 @@ def test_every_run_is_reported_and_prompts_are_logged_where_the_operator_wanted_
         next(left)
         left.close()
         # the engine ends the run after its current step
-        first, second = records.get(timeout=60), records.get(timeout=60)
+        first, second = records.get(timeout=300), records.get(timeout=60)
         with pytest.raises(ValueError, match="prompt is empty"):
             Visit(Request([]), observers).submit(endless)
-        third = records.get(timeout=60)
+        third = records.get(timeout=300)
     reported_as_traced(first, trace)
     assert (second.outcome, third.outcome) == ("abandoned", "refused")
     lines = [
@@ -352,8 +352,8 @@ def test_the_host_decides_whose_runs_are_filtered_and_a_run_s_first_event_says_s
     catalog.start("other", request, threading.Event(), delivered.put)
     started = Trace(catalog.stream("other", request, threading.Event())).started
     assert [
-        event.settings["filter_words"] for event in (started, delivered.get(timeout=60)[0])
+        event.settings["filter_words"] for event in (started, delivered.get(timeout=300)[0])
     ] == [other] * 2
-    while delivered.get(timeout=60) is not None:
+    while delivered.get(timeout=300) is not None:
         pass
     catalog.close()

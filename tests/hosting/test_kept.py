@@ -84,7 +84,7 @@ def is_kept(server: Server, session: str, run: str) -> bool:
 
 def settled(server: Server, most: int) -> int:
     """The resident memory, as soon as it is at most so much, or after a minute."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while resident(server) > most and time.monotonic() < until:
         get(server.url + "health")
     return resident(server)

@@ -77,10 +77,11 @@ def test_a_row_of_a_batch_has_the_bits_of_the_row_alone(model, num_new):
 
 
 def test_so_it_is_for_smollm2(smollm2):
-    ids = torch.randint(0, 49152, (2, 230), generator=torch.Generator().manual_seed(0))
-    chunks = logits(smollm2, ids[:1], [200, 2, 3, 5, 17])
-    assert torch.equal(chunks, logits(smollm2, ids[:1], [150, 50, 1]))
-    assert torch.equal(chunks, logits(smollm2, ids, [100, 100, 9])[:1])
+    """Over more tokens than the cache has space for at first."""
+    ids = torch.randint(0, 49152, (2, 145), generator=torch.Generator().manual_seed(0))
+    chunks = logits(smollm2, ids[:1], [118, 2, 3, 5, 17])
+    assert torch.equal(chunks, logits(smollm2, ids[:1], [90, 40, 1]))
+    assert torch.equal(chunks, logits(smollm2, ids, [70, 66, 9])[:1])
 
 
 @pytest.mark.parametrize("bits", BITS.values(), ids=BITS)

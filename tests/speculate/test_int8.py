@@ -27,22 +27,26 @@ def texts(decoder, settings, order=(0, 1, 2, 3), **options) -> dict[int, list[in
     return {number: output.token_ids for number, output in zip(order, outputs, strict=True)}
 
 
+GREEDY = [SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)] * len(PROMPTS)
+
+
+@pytest.fixture(scope="module")
+def plain(decoder):
+    return texts(decoder, GREEDY, num_draft_tokens=0)
+
+
 @pytest.mark.parametrize("drafter", DRAFTERS)
-def test_greedy_text_with_drafts_is_plain_decoding_s(decoder, drafter):
-    settings = [SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)] * len(PROMPTS)
-    plain = texts(decoder, settings, num_draft_tokens=0)
-    alone = {
-        number: decoder.generate(prompt, own, drafter=drafter, num_draft_tokens=5).token_ids
-        for number, (prompt, own) in enumerate(zip(PROMPTS, settings, strict=True))
-    }
-    assert alone == plain
-    assert texts(decoder, settings, drafter=drafter, num_draft_tokens="auto") == plain
+def test_greedy_text_with_drafts_is_plain_decoding_s(decoder, plain, drafter):
+    for number, wanted in plain.items():
+        options = {"drafter": drafter, "num_draft_tokens": 5}
+        assert texts(decoder, GREEDY, [number], **options)[number] == wanted
+    assert texts(decoder, GREEDY, drafter=drafter, num_draft_tokens="auto") == plain
 
 
 @pytest.mark.parametrize("drafter", ["model", "head", "suffix+head"])
 def test_a_seeded_text_is_the_same_alone_in_a_batch_and_in_any_order(decoder, drafter):
     settings = [
-        SamplingParams(temperature=1, seed=number, max_tokens=20 + 5 * number, ignore_eos=True)
+        SamplingParams(temperature=1, seed=number, max_tokens=16 + 4 * number, ignore_eos=True)
         for number in range(len(PROMPTS))
     ]
     options = {"drafter": drafter, "num_draft_tokens": 4}

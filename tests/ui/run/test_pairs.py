@@ -120,7 +120,7 @@ def test_if_a_pair_cannot_be_loaded_the_next_is_the_default_and_page_log_and_hea
     )
     assert [record.getMessage() for record in caplog.records] == [f"app.py: {why}"]
     assert (catalog.notices, catalog.load().reason, catalog.load().ready) == ([why], why, True)
-    reason = waited.get(timeout=60)
+    reason = waited.get(timeout=300)
     assert (type(reason), "is neither in the package" in str(reason)) == (Trouble, True)
     found, examples = shown(page)
     assert "target=&#39;smollm2&#39; is neither" in found["loading"]["value"]
