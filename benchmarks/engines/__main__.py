@@ -36,7 +36,11 @@ def main() -> int:
         models.write(options.work / "models")
     real = options.work / "smollm2"
     if "speed" in options.only and not (real / "prompts.json").exists():
-        smollm2.write(real)
+        try:
+            smollm2.write(real)
+        except ValueError as error:  # SmolLM2 is neither here nor within reach
+            print(f"speed is not measured: {error}", file=sys.stderr)
+            options.only = [part for part in options.only if part != "speed"]
     RESULTS.mkdir(exist_ok=True)
     chosen = {name: ADAPTERS[name] for name in options.engines or ADAPTERS}
     lines, status = tried(chosen, RESULTS, options)
