@@ -123,8 +123,8 @@ def _sentence(name: str, one: dict[str, Any]) -> str:
     said += [f"changes greedy texts with {', '.join(differs)}"] if differs else []
     said = said or ["is right here"]
     rest = [rule, one["counts"], *_figures(one)]
-    left_out = {"greedy texts": one.get("not_greedy")} | one["skips"]
-    rest += [f"Left out: {setting}. {why}" for setting, why in left_out.items() if why]
+    not_greedy = {f"greedy, {way}": why for way, why in one.get("not_greedy", {}).items()}
+    rest += [f"Left out: {what}. {why}" for what, why in (not_greedy | one["skips"]).items()]
     if one.get("top_p_first"):
         rest.append(
             "It applies top-p before temperature; so does the distribution it is judged by."
