@@ -45,7 +45,7 @@ def main() -> int:
     chosen = {name: ADAPTERS[name] for name in options.engines or ADAPTERS}
     lines, status = tried(chosen, RESULTS, options)
     write_report(RESULTS)
-    print("", *lines, sep="\n")
+    print("", *lines, f"What pip and the engines printed is in {options.work}/*.log", sep="\n")
     return status
 
 
