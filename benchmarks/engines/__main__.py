@@ -54,7 +54,8 @@ def tried(
 ) -> tuple[list[str], int]:
     """Try engines one after the other and write their results. Returns a line for each, and 1 if
     a verdict is not what it was before."""
-    lines, status = [], 0
+    lines: list[str] = []
+    status = 0
     for name, script in adapters.items():
         path, real = results / f"{name}.json", options.work / "smollm2"
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -18,9 +18,9 @@ ENGINE = Engine(
     ways=["draft model"],
     rule="Accepted with probability min(1, p/q); top_p is accepted as an option and never used.",
     source="flashspec/sampling/rejection.py:611, rejection_step",
-    counts="Acceptance rates per step, over all drafted tokens. Unless told otherwise it copies "
-    "up to six tokens from the text and asks the draft model for two where it finds none; here "
-    "the model drafts alone.",
+    counts="Acceptance rates per step, over all drafted tokens. By default it copies up to six "
+    "tokens from the text, and has the draft model draft two where it finds none; here the model "
+    "drafts alone.",
     skips=NO_PENALTY,
 )
 
