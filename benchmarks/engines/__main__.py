@@ -36,12 +36,16 @@ def main() -> int:
         models.write(options.work / "models")
     real = options.work / "smollm2"
     if "speed" in options.only and not (real / "prompts.json").exists():
-        smollm2.write(real)
+        try:
+            smollm2.write(real)
+        except ValueError as error:  # SmolLM2 is neither here nor within reach
+            print(f"speed is not measured: {error}", file=sys.stderr)
+            options.only = [part for part in options.only if part != "speed"]
     RESULTS.mkdir(exist_ok=True)
     chosen = {name: ADAPTERS[name] for name in options.engines or ADAPTERS}
     lines, status = tried(chosen, RESULTS, options)
     write_report(RESULTS)
-    print("", *lines, sep="\n")
+    print("", *lines, f"What pip and the engines printed is in {options.work}/*.log", sep="\n")
     return status
 
 
@@ -50,7 +54,8 @@ def tried(
 ) -> tuple[list[str], int]:
     """Try engines one after the other and write their results. Returns a line for each, and 1 if
     a verdict is not what it was before."""
-    lines, status = list[str](), 0
+    lines: list[str] = []
+    status = 0
     for name, script in adapters.items():
         path, real = results / f"{name}.json", options.work / "smollm2"
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

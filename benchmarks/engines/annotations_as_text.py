@@ -1,5 +1,5 @@
-"""Lets the original naive-speculate run on a Python older than 3.14, which leaves annotations alone
-until they are read: here they stay text. It runs in that engine's own environment."""
+"""Lets the original naive-speculate run on a Python older than 3.14, which evaluates annotations
+only where code reads them: here they stay text. It runs in that engine's own environment."""
 
 import __future__
 

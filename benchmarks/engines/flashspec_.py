@@ -18,9 +18,9 @@ ENGINE = Engine(
     ways=["draft model"],
     rule="Accepted with probability min(1, p/q); top_p is accepted as an option and never used.",
     source="flashspec/sampling/rejection.py:611, rejection_step",
-    counts="Acceptance rates per step, over all drafted tokens. By default it copies "
-    "up to six tokens from the text and asks the draft model for two where it finds none; here "
-    "the model drafts alone.",
+    counts="Acceptance rates per step, over all drafted tokens. By default it copies up to six "
+    "tokens from the text, and has the draft model draft two where it finds none; here the model "
+    "drafts alone.",
     skips=NO_PENALTY,
 )
 
@@ -42,10 +42,10 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         torch.manual_seed(ask.seed)
         if ask.way == "plain":
             return Answer(plain(target, ask), passes=passes.take())
-        result = engine(ask.temperature, ask.top_p).generate(
+        found = engine(ask.temperature, ask.top_p).generate(
             torch.tensor([ask.prompt]), max_new_tokens=ask.max_tokens
         )
-        return Answer(result.output_ids[0].tolist(), passes=passes.take())
+        return Answer(found.output_ids[0].tolist(), passes=passes.take())
 
     return draw
 

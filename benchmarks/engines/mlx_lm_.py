@@ -36,8 +36,8 @@ ENGINE = Engine(
     rule="The draft is drawn; it is accepted if the target's own draw is the same token. With "
     "drafts a penalty sees no token of the prompt but its last.",
     source="mlx_lm/generate.py:635, speculative_generate_step",
-    counts="from_draft marks each token that was drafted and kept; the last step's are marked too, "
-    "and its own token is left out where the text is full.",
+    counts="from_draft marks each token that was drafted and kept. A text that fills up inside a "
+    "step lacks that step's own token, so unmarked tokens are not always one per pass.",
     top_p_first=True,
 )
 

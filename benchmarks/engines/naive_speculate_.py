@@ -1,10 +1,11 @@
 # /// script
-# dependencies = ["transformers==5.23.0", "torch==2.13.0", "numpy", "pydantic"]
+# dependencies = ["transformers==4.57.1", "torch==2.13.0", "numpy", "pydantic"]
 # [tool.engines]
 # without-dependencies = ["naive-speculate==0.1.0"]
 # ///
 """The original naive-speculate, which owns this name on PyPI. It asks for Python 3.14, but runs on
-an older one with annotations as text. It reads Qwen3 only: its wrapper gets the tiny Llama."""
+an older one with annotations as text; transformers 5 refuses its way to crop a cache. It reads
+Qwen3 only: its wrapper gets the tiny Llama."""
 
 from collections.abc import Callable
 from typing import Any

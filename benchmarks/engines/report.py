@@ -26,7 +26,10 @@ without the package registry, the other engines are tried all the same.
 KEYS = """
 “right”: no bias found; in brackets the smallest total variation that the test finds with 90%
 power. “**biased**”: the total variation from the target's distribution with its 95% interval.
-“–”: the engine has no such setting, or could not be tried.
+“–”: the engine has no such setting, or could not be tried; its sentence says why. Each sentence
+says what the engine does, the rule by which it accepts a draft token and the source line of that
+rule, what its own figure counts, what log-probabilities it gives with drafts (nothing, if the
+adapter reads none), and how to repeat the trial.
 """
 SPEEDS = """
 ## SmolLM2 with one draft
@@ -38,7 +41,9 @@ emits at most four tokens and nothing becomes faster; but every engine can load 
 what the engine adds. Each text is decoded by the engine plainly and with drafts, and here plainly
 and with drafts, one after the other on a machine with other work: only the ratios mean something.
 They are geometric means. “× its own plain” is the speed with drafts relative to the same engine's
-without.
+without. “Tokens per pass”: an adapter counts the passes of the target; llama.cpp's come from its
+accepted drafts. Engines that draft nothing in the pass over the prompt, as llama.cpp,
+openvino-genai and economize do, need one pass more.
 """
 PER_PASS = ("per_pass", "our_per_pass")
 SAME = 1e-3  # log-probabilities that differ by less do so by rounding
@@ -121,10 +126,10 @@ def _sentence(name: str, one: dict[str, Any]) -> str:
     ]
     said = [f"does not follow the target with {', '.join(biased)}"] if biased else []
     said += [f"changes greedy texts with {', '.join(differs)}"] if differs else []
-    said = said or ["is right here"]
+    said = said or ["was right in all that was tried"]
     rest = [rule, one["counts"], *_figures(one)]
-    left_out = {"greedy texts": one.get("not_greedy")} | one["skips"]
-    rest += [f"Left out: {setting}. {why}" for setting, why in left_out.items() if why]
+    not_greedy = {f"greedy, {way}": why for way, why in one.get("not_greedy", {}).items()}
+    rest += [f"Left out: {what}. {why}" for what, why in (not_greedy | one["skips"]).items()]
     if one.get("top_p_first"):
         rest.append(
             "It applies top-p before temperature; so does the distribution it is judged by."

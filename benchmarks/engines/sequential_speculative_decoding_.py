@@ -27,6 +27,7 @@ ENGINE = Engine(
     source="seqspecdecod/standard_sd.py:65, naive_hsd.py and capped_hsd.py",
     counts="A step returns accepted and drafted tokens.",
     skips=NO_TOP_P | NO_PENALTY,
+    not_greedy={"capped_hsd": "At temperature 0 it divides zero by zero and raises an error."},
     not_timed="Its steps have no cache.",
 )
 

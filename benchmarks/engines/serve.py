@@ -55,7 +55,7 @@ class Engine:
     counts: str = ""  # what its acceptance figure counts
     top_p_first: bool = False  # whether top-p is applied before temperature
     skips: dict[str, str] = field(default_factory=dict)  # settings that it refuses, with the reason
-    not_greedy: str = ""  # why it cannot decode greedily
+    not_greedy: dict[str, str] = field(default_factory=dict)  # why these ways cannot be greedy
     not_timed: str = ""  # why its "draft model" is not measured with SmolLM2
     smallest: float = 0.15  # smallest bias worth finding, as total variation
 

@@ -19,7 +19,7 @@ ENGINE = Engine(
     source="specdec/decoder.py:48, verify",
     counts="It reports no acceptance figure; a text may be longer than the most new tokens.",
     skips=NO_TOP_P | NO_PENALTY,
-    not_greedy="It draws all tokens at temperature 1, whatever is asked.",
+    not_greedy={"draft model": "It has no temperature and no greedy mode: it always draws."},
     not_timed="It cannot decode greedily.",
 )
 

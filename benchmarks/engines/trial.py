@@ -167,7 +167,7 @@ def trial(
             "not_timed",
         )
         result = {name: about[name] for name in names}
-        greedily = [] if about["not_greedy"] else about["ways"]
+        greedily = [way for way in about["ways"] if way not in about["not_greedy"]]
         if "greedy" in parts:
             say(f"{script.stem}: greedy texts")
             result["greedy"] = {way: greedy(engine, way) for way in greedily}
@@ -178,8 +178,10 @@ def trial(
                 engine, script.stem, models, smallest or about["smallest"], say
             )
         if "figures" in parts:
-            temperature = 1.0 if about["not_greedy"] else 0.0
-            result["figures"] = {way: figures(engine, way, temperature) for way in about["ways"]}
+            result["figures"] = {
+                way: figures(engine, way, float(way in about["not_greedy"]))
+                for way in about["ways"]
+            }
     return result
 
 
