@@ -68,7 +68,7 @@ class LearnedCosts:
         self.prior = prior
         self._fits: dict[int, _Fit] = {}
         self._steps = Counter[int]()  # by batch size, as the fits
-        self._kept, self._seen = _TRUST * _PRIOR_ACCEPTANCE, _TRUST
+        self._accepted, self._judged = _TRUST * _PRIOR_ACCEPTANCE, _TRUST
         # the last steps, each with its number of rows, and its costs where it can be learned from;
         # they are learned for the next window or table
         self.notes: deque[tuple[int, StepCosts | None]] = deque(maxlen=_MOST_NOTES)
@@ -96,7 +96,10 @@ class LearnedCosts:
     ) -> None:
         """Learn from a step of so many rows, the widest of whose windows had so many drafts, and
         of whose drafts so many were judged and accepted; 0 seconds for copied ones."""
-        self._kept, self._seen = _MEMORY * self._kept + accepted, _MEMORY * self._seen + judged
+        self._accepted, self._judged = (
+            _MEMORY * self._accepted + accepted,
+            _MEMORY * self._judged + judged,
+        )
         fit = self._fits.setdefault(num_rows.bit_length(), _Fit(0.3 if num_rows == 1 else 0.03))
         if num_drafts and draft_seconds and self.prior.draft:
             fit.add_draft(num_drafts * self.prior.draft, draft_seconds)
@@ -115,7 +118,7 @@ class LearnedCosts:
         turn = self._steps[num_rows.bit_length()] % _TURNS
         if turn in (_PLAIN_TURN, _DRAFT_TURN):
             return 0 if turn == _PLAIN_TURN else min(most, 2)
-        tokens = expected_by_window(all_accepted(self._kept / self._seen, most))
+        tokens = expected_by_window(all_accepted(self._accepted / self._judged, most))
         speeds = speedups(tokens, self.table(num_rows).step_costs(most))
         return max(range(most + 1), key=speeds.__getitem__)
 

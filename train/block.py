@@ -41,10 +41,8 @@ class BlockAttention(Qwen3Attention):  # type: ignore[misc]
             seen: What each token attends to, bool `[rows, 1, tokens, positions + tokens]`.
         """
         read, (cos, sin) = torch.cat([states, blocks], 1), (table[:, None] for table in rotation)
-        queries, keys = (
-            self._heads(self.q_proj(blocks), self.q_norm),
-            self._heads(self.k_proj(read), self.k_norm),
-        )
+        queries = self._heads(self.q_proj(blocks), self.q_norm)
+        keys = self._heads(self.k_proj(read), self.k_norm)
         first = states.shape[1]
         queries = queries * cos[:, :, first:] + rotate_half(queries) * sin[:, :, first:]
         keys, values = keys * cos + rotate_half(keys) * sin, self._heads(self.v_proj(read))
@@ -134,10 +132,8 @@ class BlockModel(ReadsTarget):
         own, begins = offsets // size, firsts.repeat_interleave(size, 1)
         places = begins + offsets % size
         tokens = torch.where(begins == places, batch.tokens.gather(1, begins), self.mask_token_id)
-        blocks, states = (
-            F.embedding(tokens, self.embeddings),
-            self.hidden_norm(self.fc(batch.states)),
-        )
+        blocks = F.embedding(tokens, self.embeddings)
+        states = self.hidden_norm(self.fc(batch.states))
         positions = torch.arange(states.shape[1], device=device).expand(len(states), -1)
         before = positions[:, None] < begins[..., None]
         visible = torch.cat([before, (own == own[:, None]).expand(len(states), -1, -1)], -1)[

@@ -463,20 +463,20 @@ def collect(
     pair: ModelPair,
     source: Source,
     work: Path,
-    wanted: int,
-    given: Path | None,
+    num_tokens: int,
+    conversations: Path | None,
     texts: Sequence[Path],
     seed: int,
 ) -> None:
-    """Write parts until the work folder holds `wanted` answer tokens: given conversations first,
-    then the target's own.
+    """Write parts until the work folder holds `num_tokens` answer tokens: those of the given
+    `conversations` first, then the target's own.
 
     With texts, every sixth part of an instruction-tuned target is about passages of them.
     """
     open_work(work, source)
-    progress = Progress("data", wanted, "answer tokens", sum(map(answer_tokens, parts(work))))
-    if given is not None:
-        _score_given(pair, source, work, read_given(given, source.vocab_size), progress)
+    progress = Progress("data", num_tokens, "answer tokens", sum(map(answer_tokens, parts(work))))
+    if conversations is not None:
+        _score_given(pair, source, work, read_given(conversations, source.vocab_size), progress)
     seed += len(parts(work))
     collector = Collector(pair, source, seed)
     if collector.template is None and not texts:
@@ -486,7 +486,7 @@ def collect(
     passages = read_passages(texts, pair.tokenizer, seed) if texts else []
     own = collector.write([] if collector.template else passages, 320)
     about = collector.write(passages, 640) if passages and collector.template else own
-    while progress.done < wanted:
+    while progress.done < num_tokens:
         written = []
         for row in islice(about if len(parts(work)) % 6 == 5 else own, PART_SIZE):
             progress.add(row.num_answer_tokens)

@@ -35,23 +35,17 @@ class HeadAttention(nn.Module):
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        d, num_heads, num_kv_heads = (
-            config.hidden_size,
-            config.num_attention_heads,
-            config.num_key_value_heads,
-        )
+        d = config.hidden_size
+        num_heads = config.num_attention_heads
+        num_kv_heads = config.num_key_value_heads
         assert num_kv_heads is not None
         self.head_dim: int = config.head_dim or d // num_heads
         self.groups = num_heads // num_kv_heads
         queries, keys = num_heads * self.head_dim, num_kv_heads * self.head_dim
-        self.q_proj, self.k_proj = (
-            nn.Linear(2 * d, queries, bias=False),
-            nn.Linear(2 * d, keys, bias=False),
-        )
-        self.v_proj, self.o_proj = (
-            nn.Linear(2 * d, keys, bias=False),
-            nn.Linear(queries, d, bias=False),
-        )
+        self.q_proj = nn.Linear(2 * d, queries, bias=False)
+        self.k_proj = nn.Linear(2 * d, keys, bias=False)
+        self.v_proj = nn.Linear(2 * d, keys, bias=False)
+        self.o_proj = nn.Linear(queries, d, bias=False)
 
     def forward(self, read: Tensor, rotation: KeysValues, steps: list[KeysValues]) -> Tensor:
         """Attend in simulated step `len(steps)`.
@@ -95,10 +89,8 @@ class HeadLayer(nn.Module):
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         d, epsilon = config.hidden_size, config.rms_norm_eps
-        self.hidden_norm, self.input_layernorm = (
-            LlamaRMSNorm(d, eps=epsilon),
-            LlamaRMSNorm(d, eps=epsilon),
-        )
+        self.hidden_norm = LlamaRMSNorm(d, eps=epsilon)
+        self.input_layernorm = LlamaRMSNorm(d, eps=epsilon)
         self.self_attn, self.mlp = HeadAttention(config), LlamaMLP(config)
         self.post_attention_layernorm = LlamaRMSNorm(d, eps=epsilon)
 
@@ -173,10 +165,8 @@ class HeadModel(ReadsTarget):
     def forward(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
         """The mean loss over simulated steps, and for each step the accepted share at
         temperature 1 and at 0, shape `[2]`."""
-        states, embedded = (
-            self.fc(batch.states[:, :-1]),
-            F.embedding(batch.tokens[:, 1:], self.embeddings),
-        )
+        states = self.fc(batch.states[:, :-1])
+        embedded = F.embedding(batch.tokens[:, 1:], self.embeddings)
         rotation = self.rotary(
             embedded, torch.arange(embedded.shape[1], device=embedded.device)[None]
         )

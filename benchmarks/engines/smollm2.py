@@ -36,6 +36,7 @@ def write(folder: Path) -> None:
         model = LlamaForCausalLM(read.config)
         model.load_state_dict(read.state_dict())
         model.save_pretrained(folder / name)
+        state_rope_base(folder / name / "config.json")
         tokenizer.save_pretrained(folder / name)
     prompts = [
         tokenizer.apply_chat_template(
@@ -44,6 +45,14 @@ def write(folder: Path) -> None:
         for question in QUESTIONS
     ]
     (folder / "prompts.json").write_text(json.dumps(prompts), encoding="utf-8")
+
+
+def state_rope_base(path: Path) -> None:
+    """State the base of rotations also where transformers 4 had it: mlx-lm's Llama looks there
+    only, and silently takes 10,000 otherwise."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["rope_theta"] = config["rope_parameters"]["rope_theta"]
+    path.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
 
 
 def write_gguf(source: Path, path: Path, rounded: bool, half: bool) -> None:

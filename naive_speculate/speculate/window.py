@@ -129,8 +129,8 @@ class AutoWindow(Window):
                 _COPY_MEMORY,
             )
         self._kept = [trust * share for share in prior]
-        self._seen = [trust] * len(prior)
-        self._any_kept, self._any_seen = trust * any_prior, trust
+        self._drafts = [trust] * len(prior)
+        self._any_kept, self._any_drafts = trust * any_prior, trust
         self._steps_without_drafts = 0
         self._window: list[int] = []
         self._tokens: list[float] = []
@@ -147,7 +147,7 @@ class AutoWindow(Window):
             self._use(
                 self._alone if self._alone and num_rows == 1 else self._learned.table(num_rows)
             )
-        share = self._any_kept / self._any_seen
+        share = self._any_kept / self._any_drafts
         self._tokens = expected_by_window(all_accepted(share, MAX_AUTO_WINDOW))
         self._rate = max(speedups(self._tokens, self._step_costs)[1:])
         if self._pays() or self._steps_without_drafts >= _PROBE_EVERY:
@@ -159,15 +159,15 @@ class AutoWindow(Window):
     def should_continue(self, confidence: float) -> bool:
         bucket = sum(confidence >= edge for edge in _BUCKETS)
         self._window.append(bucket)
-        self._reach *= self._kept[bucket] / self._seen[bucket]
+        self._reach *= self._kept[bucket] / self._drafts[bucket]
         return confidence >= self._least and self._pays()
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
         for index, bucket in enumerate(self._window[:num_judged]):
             kept = index < num_accepted
-            self._seen[bucket] = self._memory * self._seen[bucket] + 1
+            self._drafts[bucket] = self._memory * self._drafts[bucket] + 1
             self._kept[bucket] = self._memory * self._kept[bucket] + kept
-            self._any_seen = self._memory * self._any_seen + 1
+            self._any_drafts = self._memory * self._any_drafts + 1
             self._any_kept = self._memory * self._any_kept + kept
 
     def _use(self, costs: CostTable) -> None:

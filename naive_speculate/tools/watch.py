@@ -169,10 +169,8 @@ class _Recorder:
         self._own_seconds = 0.0  # excluded from reported times
 
     def __enter__(self) -> "_Recorder":
-        self._make, self._model._get_candidate_generator = (
-            self._model._get_candidate_generator,
-            self._generator,
-        )
+        self._make = self._model._get_candidate_generator
+        self._model._get_candidate_generator = self._generator
         self._hook = self._model.register_forward_hook(self._verified)
         self._depth = getattr(self._base().config, "num_hidden_layers", None)
         self._began = time.perf_counter()
@@ -271,10 +269,8 @@ class _Recorder:
         outcome = _outcome(
             self._draft, self._q, scores[0], draws, self._vocabulary.text_of, self.draws_drafts
         )
-        outcome.draft_seconds, outcome.verify_seconds = (
-            self._drafted_at - self._step_began,
-            decided_at - self._drafted_at,
-        )
+        outcome.draft_seconds = self._drafted_at - self._step_began
+        outcome.verify_seconds = decided_at - self._drafted_at
         outcome.total_seconds = ended_at - self._step_began
         token_ids = input_ids[0, self._length :].tolist()
         if outcome.token_ids[: len(token_ids)] != token_ids:
@@ -380,10 +376,8 @@ def _settings(
 ) -> dict[str, Any]:
     """The settings of transformers under this library's names; others under `generation_config`."""
     config = recorder.config
-    sampled, judged = (
-        bool(config.do_sample),
-        any(record.outcome.values.get("uniform") for record in recorder.records),
-    )
+    sampled = bool(config.do_sample)
+    judged = any(record.outcome.values.get("uniform") for record in recorder.records)
     max_tokens = config.max_length - num_prompt_tokens
     min_tokens = max(config.min_new_tokens or 0, (config.min_length or 0) - num_prompt_tokens)
     end = config._eos_token_tensor
@@ -431,10 +425,10 @@ def _without_our_names(config: Any) -> dict[str, Any]:
     here."""
     defaults = config._get_default_generation_params()
     names = [name for name in _OTHERS if config.do_sample or name not in _OF_DRAWS]
-    given = {name: getattr(config, name, None) for name in names}
+    values = {name: getattr(config, name, None) for name in names}
     changed = {
         name: value
-        for name, value in given.items()
+        for name, value in values.items()
         if value is not None and value != defaults.get(name)
     }
     return to_jsonable_python(
@@ -453,12 +447,12 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
             f"inputs must be a text, token ids or a tokenizer's output, got {inputs!r:.40}"
         )
     if not isinstance(inputs, Mapping):
-        given = torch.atleast_2d(
+        token_ids = torch.atleast_2d(
             inputs
             if isinstance(inputs, torch.Tensor)
             else torch.tensor(list(inputs), dtype=torch.long)
         )
-        inputs = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+        inputs = {"input_ids": token_ids, "attention_mask": torch.ones_like(token_ids)}
     encoded = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value
         for name, value in inputs.items()

@@ -65,7 +65,7 @@ class _Windows:
     """The captured forwards over one cache, valid until its buffers are replaced."""
 
     version: int
-    seen: set[_Key] = field(default_factory=set)
+    used_once: set[_Key] = field(default_factory=set)
     captured: dict[_Key, _Window] = field(default_factory=dict)
     full: bool = False  # memory was insufficient for another one
 
@@ -148,8 +148,8 @@ class Graphs:
         key = (rows.indices[0], len(rows.indices), *(tensor.shape for tensor in inputs), options)
         if key in windows.captured:
             return windows.captured[key]
-        if key not in windows.seen or windows.full:
-            windows.seen.add(key)
+        if key not in windows.used_once or windows.full:
+            windows.used_once.add(key)
             return None
         try:
             window = self._captured(rows, inputs, compute, options)

@@ -152,10 +152,8 @@ class Comparison:
             drafting[window] += [step.draft_seconds or 0.0 for step in steps]
             whole[window] += [step.total_seconds or 0.0 for step in steps]
             self.tick(0)
-        plain, windows = (
-            median(whole[0]),
-            [window for window in range(1, self.max_window + 1) if whole[window]],
-        )
+        plain = median(whole[0])
+        windows = [window for window in range(1, self.max_window + 1) if whole[window]]
         if not windows:
             raise ValueError(f"new_tokens={self.new_tokens} is too few to measure steps")
         first, last = median(drafting[1]), windows[-1]
@@ -167,10 +165,8 @@ class Comparison:
 
     def _by_context(self) -> Grid:
         """Median milliseconds of a step by window, then by context length."""
-        limit, text = (
-            self.decoder.admission.max_positions,
-            [token for prompt in self.prompts for token in prompt],
-        )
+        limit = self.decoder.admission.max_positions
+        text = [token for prompt in self.prompts for token in prompt]
 
         def milliseconds(window: int, length: int) -> list[float]:
             prompt = (text * (length // len(text) + 1))[:length]

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from naive_speculate.tools.doctor.json_objects import last_reports, objects, whole_number
-from naive_speculate.tools.doctor.reading import NO_HISTOGRAM, Format, Part, Reading, mean
-from naive_speculate.tools.doctor.sglang import GIVEN, stated
+from naive_speculate.tools.doctor.reading import GIVEN, NO_HISTOGRAM, Format, Part, Reading, mean
+from naive_speculate.tools.doctor.sglang import stated
 
 SOURCE = (
     "vllm bench serve (def9ce85ba10), examples/offline_inference/spec_decode.py; SGLang's"

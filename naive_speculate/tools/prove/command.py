@@ -25,16 +25,16 @@ from naive_speculate.tools.prove.plan import PROMPTS
 _temperatures = parsed(
     lambda text: tuple(dict.fromkeys(float(part) for part in text.split(","))),
     "numbers above 0 with commas between them",
-    lambda found: all(0 < value <= 10 for value in found),
+    lambda values: all(0 < value <= 10 for value in values),
 )
-_share = parsed(float, "a number from 0.01 and below 1", lambda found: 0.01 <= found < 1)
+_share = parsed(float, "a number from 0.01 and below 1", lambda number: 0.01 <= number < 1)
 _headers = parsed(
     lambda text: tuple(part.strip() for part in text.split(":", 1)),
     "NAME: VALUE",
-    lambda found: len(found) == 2 and bool(found[0]),
+    lambda parts: len(parts) == 2 and bool(parts[0]),
 )
 _fields = parsed(
-    json.loads, 'a JSON object such as {"top_k": 0}', lambda found: isinstance(found, dict)
+    json.loads, 'a JSON object such as {"top_k": 0}', lambda value: isinstance(value, dict)
 )
 
 

@@ -47,7 +47,7 @@ def fetch(
 ) -> None:
     """Ask for the logprobs that the recorded answers lack, one request for each context, within
     the limits of requests and time. Raises `ServerError` if a request fails."""
-    contexts = _wanted(settings, record, raw, server.num_top)
+    contexts = _unknown_contexts(settings, record, raw, server.num_top)
     left = islice(contexts.items(), max(0, max_requests - cost.num_requests))
 
     def top(item: tuple[Context, tuple[int, ...]]) -> tuple[Context, Entries] | None:
@@ -76,7 +76,7 @@ def fetch(
     cost.seconds += time.monotonic() - began
 
 
-def _wanted(
+def _unknown_contexts(
     settings: Settings, record: Record, raw: bool, num_top: int
 ) -> dict[Context, tuple[int, ...]]:
     """The contexts whose logprobs are not known, the most common ones of each position first,

@@ -538,7 +538,7 @@ def test_block_verification_accepts_the_last_index_that_passes():
 
 
 def test_the_short_path_is_made_of_lessons_and_marked_in_the_list():
-    markup = render("learn", titles=titles(), lessons=LESSONS, path=learn.PATH)
+    markup = render("learn", titles=titles(), charts={}, path=learn.PATH)
     marked = re.findall(r'data-lesson="(\d+)" data-path', markup)
     assert tuple(map(int, marked)) == learn.PATH
     assert 'href="?lesson=1&amp;path=1"' in markup

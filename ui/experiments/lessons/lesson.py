@@ -5,7 +5,7 @@ make text and views of both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -32,11 +32,11 @@ SEEDS = (1, 2, 3)
 @dataclass(frozen=True)
 class Trial:
     """One run of an experiment with the visitor's prompt and pair; all other settings are the
-    lesson's or the defaults. `seen` contains the keys of results that this visitor has seen."""
+    lesson's or the defaults. `earlier` contains the keys of results that this visitor has seen."""
 
     catalog: Catalog
     settings: Settings
-    seen: frozenset[str] = frozenset()
+    earlier: frozenset[str] = frozenset()
 
     @property
     def drafter(self) -> str:
@@ -68,9 +68,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    number: int  # its number, from 1; its text is `assets/lessons/{number}.md`
-    button: str  # the label of the button that runs it live
-    note: str  # a line about the live run
+    number: int  # its number, from 1; its texts are in `assets/lessons/{number}.md`
     # the experiment; the last item it yields is the result
     measure: Callable[[Trial], Iterator[Progress]]
     words: Callable[[Data], Mapping[str, str]]  # the values of the placeholders in the text
@@ -79,13 +77,13 @@ class Lesson:
     # the opening's view, which hides the answer to the lesson's question, then one per step but the
     # exercises
     views: Callable[[Data], list[View]]
-    chart: str = ""  # the chart's title, if some views are charts
-    settings: str = ""  # what its numbers were measured with, in a line
     # a picture in HTML whose `data-part` elements the other views show and highlight; None if all
     # are charts
     markup: Callable[[Data], str] | None = None
     # whether it measures times, so that only one such experiment may run at once
     timed: bool = False
+    # the values of the placeholders in its labels
+    numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parts(*shown: str, lit: Sequence[str] = ()) -> View:
@@ -130,7 +128,7 @@ def bar_chart(
         **(above(texts[: len(values)]) | look),
         showlegend=False,
     )
-    x = category_axis(names, title={"text": title})
+    x = category_axis(names, title)
     return asking(
         figure([bar, *lines], takeaway=said, x=x, y=y, height=320),
         range(len(values), len(names)),

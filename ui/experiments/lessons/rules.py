@@ -183,16 +183,5 @@ def _windows(data: Data) -> Figure:
     return bar_chart(said, names, values, texts, [ACCEPTED, MUTED], y, width=0.5)
 
 
-NOTE = "Decodes your prompt, and calculates every rule from the p and q of each position."
-SETTINGS = f"{TEXTS} texts of {TOKENS} tokens, temperature 1, top-k {TOP_K}, k = {K}."
-LESSON = Lesson(
-    12,
-    "Calculate it for your prompt",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart="Five acceptance rules",
-    settings=SETTINGS,
-)
+NUMBERS = {"texts": TEXTS, "tokens": TOKENS, "top_k": TOP_K, "k": K}
+LESSON = Lesson(12, measure, words, right, views, numbers=NUMBERS)
