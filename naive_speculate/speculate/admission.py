@@ -18,6 +18,7 @@ from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.sampling.words import FilterTable, WordFilter, WordList, word_list
+from naive_speculate.speculate.chat import in_template, messages_of, words_of
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
 from naive_speculate.speculate.request import MAX_DRAFT_TOKENS, GivenDraft, Prompt, Request
 from naive_speculate.speculate.run import Run
@@ -221,11 +222,13 @@ class Admission:
             "detail": request.detail,
             "lossy": not params.greedy and (verifier.lossy or verifier.greedy),
         }
+        texts = self.vocabulary.texts(rows[0].prompt_token_ids)
         started = Event(
             EventKind.STARTED,
             prompt=request.prompt if isinstance(request.prompt, str) else None,
             prompt_token_ids=rows[0].prompt_token_ids,
-            prompt_texts=self.vocabulary.texts(rows[0].prompt_token_ids),
+            prompt_texts=texts,
+            prompt_words=words_of(pair.tokenizer, request.prompt, texts, chat=request.chat),
             settings=settings,
             seed=seed,
             models=pair.names,
@@ -310,29 +313,11 @@ class Admission:
 
     def _as_chat(self, prompt: Prompt) -> list[int]:
         """Token ids of a text, or of messages, in the tokenizer's chat template."""
-        turns = [prompt] if isinstance(prompt, str) else list(prompt)
-        if not isinstance(prompt, str) and not any(isinstance(each, Mapping) for each in turns):
-            raise ValueError(
-                f"chat=True needs a prompt of text or messages, got {len(turns)} token ids"
-            )
-        if not prompt:
-            raise ValueError("prompt is empty")
+        messages = messages_of(prompt)
         if not self.has_chat_template:
             needing = "chat=True" if isinstance(prompt, str) else "a prompt of messages"
             raise ValueError(f"{needing} needs a chat template, and this pair's tokenizer has none")
-        messages = [_message(each, index) for index, each in enumerate(turns)]
-        try:
-            return list(
-                self.pair.tokenizer.apply_chat_template(
-                    messages, add_generation_prompt=True, return_dict=False
-                )
-            )
-        except Exception as error:  # a template is a program, which may fail in any way
-            said = " ".join(str(error).split())
-            raise ValueError(
-                f"chat=True: the tokenizer's chat template fails: {type(error).__name__}:"
-                f" {said:.300}"
-            ) from None
+        return in_template(self.pair.tokenizer, messages)
 
     def _drafter(self, request: Request) -> str:
         """The name of what drafts; where nothing is drafted, the pair may lack what it needs."""
@@ -451,17 +436,3 @@ class Admission:
 def _stop_strings(params: SamplingParams) -> StopStrings | None:
     """What looks for a sequence's stop strings."""
     return StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None
-
-
-def _message(message: Any, index: int) -> dict[str, Any]:
-    """A message of a conversation, checked; a text is the user's."""
-    if isinstance(message, str):
-        message = {"role": "user", "content": message}
-    if not isinstance(message, Mapping) or not all(
-        isinstance(message.get(name), str) for name in ("role", "content")
-    ):
-        raise ValueError(
-            f"prompt[{index}] must be a message with role and content as text, got {message!r:.80}"
-        )
-    check_unicode("prompt", message["content"])
-    return dict(message)
