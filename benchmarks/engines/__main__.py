@@ -59,9 +59,9 @@ def tried(
     for name, script in adapters.items():
         path, real = results / f"{name}.json", options.work / "smollm2"
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        given = (options.work / "models", options.work, options.smallest, options.only)
+        places = (options.work / "models", options.work, options.smallest, options.only)
         try:
-            result = before | trial(script, *given, print)
+            result = before | trial(script, *places, print)
             if "speed" in options.only:
                 result["speed"] = speed(script, real, options.work, print)
             result.pop("failed", None)

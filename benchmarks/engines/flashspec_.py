@@ -42,10 +42,10 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         torch.manual_seed(ask.seed)
         if ask.way == "plain":
             return Answer(plain(target, ask), passes=passes.take())
-        found = engine(ask.temperature, ask.top_p).generate(
+        generated = engine(ask.temperature, ask.top_p).generate(
             torch.tensor([ask.prompt]), max_new_tokens=ask.max_tokens
         )
-        return Answer(found.output_ids[0].tolist(), passes=passes.take())
+        return Answer(generated.output_ids[0].tolist(), passes=passes.take())
 
     return draw
 

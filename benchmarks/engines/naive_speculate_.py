@@ -57,10 +57,10 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         decoder = SpeculativeDecoder(drafter, scorer, *(DynamicNoUpdateCache() for _ in "ab"))
         query, ids, accepted, steps = torch.tensor([ask.prompt]), list[int](), 0, 0
         while len(ids) < ask.max_tokens:
-            found = decoder.decode(query, 3, *RULES[ask.temperature == 0])
-            ids += found.token_ids[0].tolist()
-            accepted, steps = accepted + found.num_accepted_tokens, steps + 1
-            query = torch.tensor([ids[-2:] if found.num_accepted_tokens == 3 else ids[-1:]])
+            step = decoder.decode(query, 3, *RULES[ask.temperature == 0])
+            ids += step.token_ids[0].tolist()
+            accepted, steps = accepted + step.num_accepted_tokens, steps + 1
+            query = torch.tensor([ids[-2:] if step.num_accepted_tokens == 3 else ids[-1:]])
         return Answer(ids, 3 * steps, accepted, passes=passes.take())
 
     return draw
