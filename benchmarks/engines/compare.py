@@ -10,15 +10,15 @@ def biased(verdict: dict[str, Any]) -> bool:
 
 def verdicts(result: dict[str, Any]) -> dict[str, str]:
     """What a result says, in a word per cell of the report's table."""
-    verdicts = {}
+    cells = {}
     for part, name in (("greedy", "greedy"), ("greedy_penalty", "greedy with a penalty")):
         for way, own in result.get(part, {}).items():
             same = own["equal"] == own["texts"]
-            verdicts[f"{way}, {name}"] = "equal" if same else "changed"
+            cells[f"{way}, {name}"] = "equal" if same else "changed"
     for setting, ways in result.get("sampled", {}).items():
         for way, verdict in ways.items():
-            verdicts[f"{way}, {setting}"] = "biased" if biased(verdict) else "right"
-    return verdicts
+            cells[f"{way}, {setting}"] = "biased" if biased(verdict) else "right"
+    return cells
 
 
 def compared(name: str, before: dict[str, Any], after: dict[str, Any]) -> tuple[str, bool]:

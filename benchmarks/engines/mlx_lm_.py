@@ -22,9 +22,9 @@ class Counted:
     def __init__(self, model: Any) -> None:
         self.model, self.count = model, 0
 
-    def __call__(self, *given: Any, **options: Any) -> Any:
-        self.count += given[0].shape[1] <= K + 1
-        return self.model(*given, **options)
+    def __call__(self, token_ids: Any, *args: Any, **options: Any) -> Any:
+        self.count += token_ids.shape[1] <= K + 1
+        return self.model(token_ids, *args, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
