@@ -12,12 +12,15 @@ from transformers import (
     GPT2LMHeadModel,
     MuseGlimmerAssistantConfig,
     MuseGlimmerAssistantModel,
+    SynthIDTextWatermarkingConfig,
+    WatermarkingConfig,
 )
 
 from naive_speculate import EventKind, Trace, watch
 from naive_speculate.events import OUTPUT_KINDS
 from tests.gemmas import made, sharing_layers
 from tests.tiny import tiny_llama
+from tests.tokenizers_of_tests import byte_level
 from ui.run.recorded import opened
 
 pytestmark = pytest.mark.usefixtures(sharing_layers.__name__)
@@ -152,6 +155,23 @@ def test_the_trace_says_what_drafted_and_whether_that_is_lossless(kind):
             assert same != kind.draws
 
 
+GUIDED = {"guidance_scale": 1.7}
+MARKED = {"watermarking_config": SynthIDTextWatermarkingConfig(keys=[7, 8, 9], ngram_len=3)}
+STATELESS = {"watermarking_config": WatermarkingConfig(bias=2.5, context_width=1)}
+
+
+@pytest.mark.parametrize(
+    ("options", "lossy"), [(GUIDED, True), (MARKED, True), (STATELESS, False), ({}, False)]
+)
+def test_greedy_text_that_drafts_change_is_called_lossy(options, lossy):
+    """The model drafts for itself, so every draft token would be right."""
+    model, ids = tiny_llama(2, 0), torch.tensor([PROMPT])
+    more = {"max_new_tokens": 14, "pad_token_id": 0, "do_sample": False} | options
+    plain = model.generate(ids, attention_mask=torch.ones_like(ids), **more)[0, len(PROMPT) :]
+    trace = watch(model, model, PROMPT, **more)
+    assert (trace.token_ids != plain.tolist()) == lossy == trace.started.settings["lossy"]
+
+
 def test_the_model_is_left_as_it_was(kind):
     depth, hooks = kind.model.config.get_text_config().num_hidden_layers, set(vars(kind.model))
     watch(kind.model, kind.assistant, PROMPT, **options_of(kind, "greedy"))
@@ -199,6 +219,24 @@ REFUSED = {
             f"assistant_early_exit must be a number of layers from 1 to 2, got {layers!r}",
         )
         for layers in (0, -1, 3, 1.5, "2")
+    },
+    "sampled drafts of another tokenizer": (
+        LLAMA,
+        LLAMA,
+        {"do_sample": True, "tokenizer": byte_level(), "assistant_tokenizer": byte_level()},
+        "assistant_tokenizer with do_sample=True is not supported",
+    ),
+    **{
+        f"stop strings with {name}": (
+            LLAMA,
+            assistant,
+            {"stop_strings": "a", "tokenizer": byte_level()} | options,
+            "stop_strings: transformers .* does not take them where a model drafts",
+        )
+        for name, assistant, options in (
+            ("a draft", LLAMA, {}),
+            ("early exit", None, {"assistant_early_exit": 2}),
+        )
     },
     "early exit in a configuration": (
         LLAMA,

@@ -26,7 +26,13 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.outcomes import TOP_TOKENS, top_tokens
 from naive_speculate.speculate.rules import overlap
 from naive_speculate.text import TextStream, Vocabulary
-from naive_speculate.tools.watch_kinds import check_options, drafter_of, models_of, window_of
+from naive_speculate.tools.watch_kinds import (
+    check_options,
+    counts_rejected,
+    drafter_of,
+    models_of,
+    window_of,
+)
 
 _OF_DRAWS = ("top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits")
 _OTHERS = (
@@ -407,7 +413,7 @@ def _settings(
             "drafter": drafter_of(recorder.generator),
             "detail": "full",
             # judged as if they were drawn, which the most probable tokens are not
-            "lossy": judged and not recorder.draws_drafts,
+            "lossy": (judged and not recorder.draws_drafts) or counts_rejected(config),
             "engine": f"transformers {transformers.__version__}",
         }
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import transformers
+from transformers import SynthIDTextWatermarkingConfig
 
 _DRAFTERS = {
     "PromptLookupCandidateGenerator": "prompt_lookup",
@@ -53,6 +54,11 @@ def check_options(model: Any, assistant: Any, options: Mapping[str, Any]) -> Non
     with these models."""
     if (weight := _option(model, options, "assistant_ensemble_weight")) is not None:
         raise ValueError(f"assistant_ensemble_weight={weight} is lossy and not supported")
+    if options.get("assistant_tokenizer") is not None and _option(model, options, "do_sample"):
+        raise ValueError(
+            "assistant_tokenizer with do_sample=True is not supported: transformers judges such"
+            " drafts by the probabilities of other tokens, and changes assistant_model for good"
+        )
     if _option(model, options, "use_mtp"):
         _check_mtp(model)
     if (layers := _option(model, options, "assistant_early_exit")) is not None:
@@ -64,6 +70,19 @@ def check_options(model: Any, assistant: Any, options: Mapping[str, Any]) -> Non
         _check_dflash(model, assistant, kind)
     elif (width := getattr(_config(assistant), "backbone_hidden_size", None)) is not None:
         _check_assistant(model, assistant, width)
+    elif layers is not None or assistant is not None:
+        _check_stops(model, options, layers)
+
+
+def counts_rejected(config: Any) -> bool:
+    """Whether transformers' logits processors count rejected draft tokens as text.
+
+    Those of guidance and of SynthID's watermark keep state, which nothing takes back (5.24), so
+    the text is not the one without drafts: findings/transformers-guidance-scale-with-drafts-… and
+    findings/transformers-synthid-watermark-….
+    """
+    guided = config.guidance_scale not in (None, 1)
+    return guided or isinstance(config.watermarking_config, SynthIDTextWatermarkingConfig)
 
 
 def _option(model: Any, options: Mapping[str, Any], name: str) -> Any:
@@ -88,6 +107,16 @@ def _check_mtp(model: Any) -> None:
     if name.startswith((".", "/", "~")) and not Path(name).exists():
         raise ValueError(
             f"use_mtp=True: transformers reads MTP layers from {name!r}, which does not exist"
+        )
+
+
+def _check_stops(model: Any, options: Mapping[str, Any], layers: Any) -> None:
+    """A model drafts, unless it is given together with another way, which goes before it."""
+    others = (_option(model, options, name) for name in ("prompt_lookup_num_tokens", "use_mtp"))
+    if _option(model, options, "stop_strings") and (layers is not None or not any(others)):
+        raise ValueError(
+            f"stop_strings: transformers {transformers.__version__} does not take them where a"
+            " model drafts by generate"
         )
 
 
