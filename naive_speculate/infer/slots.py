@@ -16,9 +16,9 @@ from naive_speculate.infer.ragged_cache import BatchCache, Rows
 
 # prompt tokens of a row per forward, so that a long prompt can be cancelled and needs bounded
 # memory
-PREFILL_CHUNK = 512
+PREFILL_CHUNK = 256
 # chunks per forward on an accelerator; one on a processor, whose time grows with every token
-CHUNKS_AT_ONCE = 16
+CHUNKS_AT_ONCE = 32
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,7 @@ or many, in a batch or alone. Three things make it so:
 
 - Products with weights compute each row by itself (`kernels.differences` checks it).
 - Attention is written with products of its own. ONNX Runtime's product takes another kernel for a
-  single row, so queries of heads that share keys are rows of one product, and where no heads
+  single row or column, so queries of heads that share keys are in one product, and where no heads
   share, a copy of the last query is added.
 - Keys past a row's end get the lowest score, so they add exact zeros to its sums.
 
@@ -169,7 +169,9 @@ class GraphBuilder:
     def _weighted(self, queries: str, keys: str, values: str, mask: str) -> str:
         """Add the means of values, weighted by the softmax of queries times keys."""
         scale = self.shape.head_dim**-0.5
-        scores = self._add("FusedMatMul", [queries, keys], domain=ORT, transB=1, alpha=scale)
+        # keys are the first factor, since ONNX Runtime copies the second one before it multiplies
+        scores = self._add("FusedMatMul", [keys, queries], domain=ORT, transB=1, alpha=scale)
+        scores = self._add("Transpose", [scores], perm=[0, 1, 3, 2])
         weights = self._add("Softmax", [self._add("Add", [scores, mask])], axis=-1)
         return self._add("MatMul", [weights, values])
 
