@@ -1,5 +1,5 @@
-"""Ways to use less memory: return it to the system, unmap code that only ran once, map weights
-from files, and exclude loaded models from garbage collection."""
+"""Three ways to use less memory: return it to the system, map weights from files, and exclude
+loaded models from garbage collection."""
 
 import atexit
 import ctypes
@@ -7,7 +7,6 @@ import gc
 import mmap
 import sys
 import tempfile
-from pathlib import Path
 from threading import Lock
 from weakref import WeakSet
 
@@ -21,8 +20,7 @@ _MAPPING = Lock()  # a model may be loaded while another thread frees memory
 
 def free_memory() -> None:
     """Return memory to the system: what was freed, which glibc keeps in the pools of ended
-    threads and between used blocks, the parts of mapped files that were read, and libraries'
-    code, most of which ran at import alone."""
+    threads and between used blocks, and the parts of mapped files that were read."""
     trim = getattr(_LIBC, "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -30,21 +28,6 @@ def free_memory() -> None:
         with _MAPPING:
             for mapped in _MAPPED:
                 mapped.madvise(mmap.MADV_DONTNEED)
-        _unmap_code()
-
-
-def _unmap_code() -> None:
-    """Unmap the code of all libraries: the system maps what runs from its cache of files again.
-    A debugger's breakpoints are lost."""
-    assert _LIBC is not None
-    try:
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # some sandboxes have no such file
-        return
-    for addresses, access, _, _, _, *path in map(str.split, maps.splitlines()):
-        if access == "r-xp" and path and path[0].startswith("/"):
-            begin, end = (int(address, 16) for address in addresses.split("-"))
-            _LIBC.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), mmap.MADV_DONTNEED)
 
 
 def on_disk(tensor: torch.Tensor) -> torch.Tensor:
