@@ -79,17 +79,12 @@ class Diagnosis:
     ) -> None:
         if num_draft_tokens is not None and num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
-        read = reading.drafted_per_step
-        window = num_draft_tokens
+        stated, certain = reading.drafted_per_step, reading.other_drafted_per_step is None
+        width = stated or num_draft_tokens if certain else num_draft_tokens or stated
         accepted = reading.accepted_per_step
-        width = read or window if reading.other_drafted_per_step is None else window or read
-        if (
-            accepted is None
-            and width
-            and reading.num_accepted_tokens is not None
-            and reading.num_draft_tokens
-        ):
-            accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
+        total = ratio(reading.num_accepted_tokens, reading.num_draft_tokens)
+        if accepted is None and width and total is not None:
+            accepted = total * width
         if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
             raise ValueError(
                 f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is"
@@ -100,7 +95,6 @@ class Diagnosis:
         self.num_draft_tokens = width  # the window: k, or its mean
         # tokens per step, the target's own included
         self.mean_acceptance_length = None if accepted is None else 1 + accepted
-        total = ratio(reading.num_accepted_tokens, reading.num_draft_tokens)
         self.draft_acceptance_rate = total if rate is None else rate  # accepted ÷ drafted
         self.measured_speedup = ratio(reading.tokens_per_second, reading.plain_tokens_per_second)
         self.unconditional = rates  # per index, the share of all steps that accept the token
@@ -186,13 +180,9 @@ class Diagnosis:
     @property
     def gain(self) -> float | None:
         """Speed of the best window relative to the current one."""
-        best = (
-            None
-            if self.best_k is None
-            else self.windows[self.best_k - 1].speedup
-            if self.best_k
-            else 1.0
-        )
+        if self.best_k is None:
+            return None
+        best = self.windows[self.best_k - 1].speedup if self.best_k else 1.0
         return ratio(best, self.speedup)
 
     @property

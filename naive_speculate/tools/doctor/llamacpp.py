@@ -127,14 +127,11 @@ def read_timings(text: str) -> Reading | None:
         drafted, accepted = (
             whole_number(timings.get(name), name) for name in ("draft_n", "draft_n_accepted")
         )
-        names = (
-            name
-            for name, value in timings.items()
-            if _ROUND_NAMES.fullmatch(name) and value is not None
-        )
-        rounds.append(name := next(names, None))
+        known = [name for name, value in timings.items() if value is not None]
+        name = next(filter(_ROUND_NAMES.fullmatch, known), None)
+        rounds.append(name)
         steps = whole_number(timings[name], name) if name else None  # as counted
-        if name is None and timings.get("predicted_n") is not None:
+        if name is None and "predicted_n" in known:
             # the tokens that were not draft tokens, nor the prefill's
             steps = whole_number(timings["predicted_n"], "predicted_n") - accepted - 1
             if drafted:
