@@ -9,8 +9,12 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 from benchmarks.server import Server
+from naive_speculate import SpeculativeDecoder
+from naive_speculate.serving import LocalEngine
 from tests.browser.steps import ended
+from tests.hosting.http import served_here
 from ui.assets import ROOT
+from ui.host.catalog import Catalog, ServedPair
 
 CHROMIUM = [
     "--no-sandbox",
@@ -43,6 +47,18 @@ def server(small_pair: tuple[Path, Path]) -> Iterator[Server]:
     long as the run itself."""
     with Server(NAIVE_SPECULATE_MEASURING="off", **small(small_pair)) as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def measuring(small_decoder: SpeculativeDecoder) -> Iterator[str]:
+    """The address of a page that measures, once however busy the machine is."""
+    engine = LocalEngine(small_decoder)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        served_here(Catalog({"small": ServedPair(engine, measurable=True)})) as page,
+    ):
+        patch.setattr("ui.host.measuring.MOST_REPEATS", 1)
+        yield page.local_url
 
 
 @pytest.fixture(scope="package")
