@@ -33,7 +33,8 @@ test-slow: $(VENV)/.test chromium
 	$(BIN)/python -m pytest tests/browser --cpu-throttling 6 --timeout 3600
 
 # Other engines on trial, each in an environment of its own, or one: `make engines ENGINE=mlx-lm`.
-# Takes hours; writes docs/engines.md. ENGINE="mlx-lm --only speed" repeats a part.
+# Takes an hour; writes docs/engines.md and says for each engine which verdicts are new. Its status is 1
+# if one has changed. ENGINE="mlx-lm --only speed" repeats a part.
 engines: $(VENV)/.test
 	$(BIN)/python -m benchmarks.engines $(ENGINE)
 

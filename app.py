@@ -47,7 +47,7 @@ def serve(args: argparse.Namespace) -> None:
     num_threads()  # checks its environment variable now
     configuration, runs = read_configuration(os.environ, vars(args)), Runs()
     counters = Counters(lambda: with_queue(catalog.load(), page))  # read once the page is there
-    observers = (log_runs(prompts=args.log_prompts), counters.observe)
+    observers = (log_runs(prompts=args.log_prompts), counters.count)
     catalog = open_catalog(configuration, observers, args.engine, args.ray_address)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(catalog, runs)

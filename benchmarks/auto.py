@@ -46,7 +46,7 @@ def measure(
         ways = {k: our_way(decoder, k, params, drafter) for k in keys}
         at = len(prompts)  # of two windows, each goes first in every other run of a prompt
         inputs = [(prompts[(seed + seed // at) % at], seed) for seed in seeds]
-        tried: Any = {k: lambda given, way=way: way.decode(*given).speed for k, way in ways.items()}
+        tried: Any = {k: lambda task, way=way: way.decode(*task).speed for k, way in ways.items()}
         runs = list(in_turn(tried, inputs))
         return {k: logs_of(*([run[key] for run in runs] for key in ("auto", k))) for k in windows}
 

@@ -7,11 +7,9 @@ from typing import Any
 import gguf
 import xllamacpp
 
-from naive_speculate.infer.gguf.metadata import read_header
-from naive_speculate.infer.gguf.weights import dequantised
+from benchmarks.gguf_copy import write_like
 
 _CONTEXT = 4096
-_OWN = ("GGUF.", "general.architecture", "general.file_type")  # what the writer adds itself
 
 Measure = Callable[[list[int]], float]
 """Tokens per second after a prompt, which is left out."""
@@ -40,19 +38,9 @@ def peer(target: Path, kind: str, draft: Path, new_tokens: int, threads: int) ->
 
 def as_q8_0(source: Path, path: Path) -> None:
     """Write a GGUF file with the metadata of another and its values, matrices as `Q8_0`."""
-    fields = gguf.GGUFReader(source).fields
-    writer = gguf.GGUFWriter(str(path), fields["general.architecture"].contents())
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
-    for name, field in fields.items():
-        if not name.startswith(_OWN):
-            inner = field.types[-1] if len(field.types) > 1 else None
-            writer.add_key_value(name, field.contents(), field.types[0], inner)
-    kinds = gguf.GGMLQuantizationType
-    for name, tensor in read_header(source)[1].items():
-        kind = kinds.F32 if len(tensor.shape) < 2 else kinds.Q8_0
-        values = gguf.quants.quantize(dequantised(source, tensor).numpy(), kind)
-        writer.add_tensor(name, values, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    q8_0 = gguf.GGMLQuantizationType.Q8_0
+
+    def converted(values: Any) -> tuple[Any, gguf.GGMLQuantizationType | None]:
+        return (gguf.quants.quantize(values, q8_0), q8_0) if values.ndim > 1 else (values, None)
+
+    write_like(source, path, gguf.LlamaFileType.MOSTLY_Q8_0, converted)

@@ -22,7 +22,7 @@ from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.load import WEIGHTS
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.threads import leave_cores_to
-from naive_speculate.tools.bench.measure import forward_timer, in_turn, our_way
+from naive_speculate.tools.bench.measure import in_turn, our_way, pass_seconds
 
 COUNTS, CONTEXT = (1, 2, 4, 6, 9), 64
 WINDOWS: tuple[int | str, ...] = (0, "auto")
@@ -36,21 +36,6 @@ def difference(model: Any) -> float:
         model.forward(ids[:, :CONTEXT], cache)
     singles = [model.forward(ids[:, at : at + 1], apart) for at in range(CONTEXT, CONTEXT + most)]
     return float((model.forward(ids[:, CONTEXT:], together) - torch.cat(singles, 1)).abs().max())
-
-
-def passes(pairs: dict[str, Any], rounds: int) -> dict[str, list[str]]:
-    """Median milliseconds of a pass over each number of tokens."""
-    cells: dict[str, list[str]] = {name: [] for name in pairs}
-    for count in COUNTS:
-        timers = {
-            name: forward_timer(as_batch_model(pair.target), CONTEXT, count)
-            for name, pair in pairs.items()
-        }
-        ways = {name: lambda _, timer=timer: timer() for name, timer in timers.items()}
-        times = list(in_turn(ways, range(rounds)))
-        for name in pairs:
-            cells[name].append(f"{1e3 * median(each[name] for each in times):.1f}")
-    return cells
 
 
 def decoding(pairs: dict[str, Any], new_tokens: int) -> dict[str, list[str]]:
@@ -84,9 +69,12 @@ def main() -> None:
     headings = [*(f"{count} tokens" for count in COUNTS), "logits differ by"]
     headings += ["plain, tokens/s", "suffix+head", "same texts"]
     table = Table(Column(no_wrap=True), *numbers(*headings), title="A pass, ms, and decoding")
-    times, speeds = passes(pairs, options.rounds), decoding(pairs, options.new_tokens)
+    models = {name: as_batch_model(pair.target) for name, pair in pairs.items()}
+    seconds = pass_seconds(models, COUNTS, CONTEXT, options.rounds)
+    speeds = decoding(pairs, options.new_tokens)
     for name, pair in pairs.items():
-        table.add_row(name, *times[name], f"{difference(pair.target):.2g}", *speeds[name])
+        times = [f"{1e3 * seconds[name][count]:.1f}" for count in COUNTS]
+        table.add_row(name, *times, f"{difference(pair.target):.2g}", *speeds[name])
     output(140).print(table)
 
 

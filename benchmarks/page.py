@@ -37,12 +37,12 @@ def rates(url: str, decoder: SpeculativeDecoder, tokens: int, runs: int) -> None
         return decoder.generate(PROMPT, params, detail="full").metrics
 
     long = (seed for seed in count() if alone(seed).num_generated_tokens == tokens)
-    seeds, seen = list(islice(long, runs)), list[dict[str, Any]]()
+    seeds, reports = list(islice(long, runs)), list[dict[str, Any]]()
     with ProcessPoolExecutor(1, get_context("spawn")) as clients:
 
         def watched(seed: int) -> float:
-            seen.append(clients.submit(browser, url, tokens, seed).result())
-            return float(seen[-1]["rate"])
+            reports.append(clients.submit(browser, url, tokens, seed).result())
+            return float(reports[-1]["rate"])
 
         def after_alone(measure: Any, seed: int) -> float:
             alone(seed)  # the decoder's caches are cold after a slow client
@@ -61,17 +61,17 @@ def rates(url: str, decoder: SpeculativeDecoder, tokens: int, runs: int) -> None
         first, *others, last = ways
         slow, live = ({name: ways[name] for name in (first, *some)} for some in (others, [last]))
         list(in_turn(ways, seeds[:1]))  # the clients' first time
-        seen.clear()
+        reports.clear()
         tables = [list(in_turn(slow, seeds)), list(in_turn(live, seeds[: max(1, runs // 4)]))]
-    print(f"{os.cpu_count()} cores, {runs} runs of {tokens} tokens, {len(seen)} in Chromium;")
+    print(f"{os.cpu_count()} cores, {runs} runs of {tokens} tokens, {len(reports)} in Chromium;")
     print("medians of rates, and of shares run by run")
     for table in tables:
         for way in table[0]:
             share = median(run[way] / run["decoder alone"] for run in table)
             print(f"{way:33}{median(run[way] for run in table):7.0f} tokens/s ({share:.0%})")
-    print(f"click to first token             {median(run['first_ms'] for run in seen):7.0f} ms")
-    print(f"events to the browser {median(run['events'] for run in seen):18.0f} per second")
-    print(f"longest task of our scripts      {max(run['longest_ms'] for run in seen):7.0f} ms")
+    print(f"click to first token             {median(run['first_ms'] for run in reports):7.0f} ms")
+    print(f"events to the browser {median(run['events'] for run in reports):18.0f} per second")
+    print(f"longest task of our scripts      {max(run['longest_ms'] for run in reports):7.0f} ms")
 
 
 def main() -> None:

@@ -36,12 +36,12 @@ def read(path: Path, limit: int) -> list[dict[str, Any]]:
         return [json.loads(line) for line, _ in zip(lines, range(limit), strict=False)]
 
 
-def compared(found: torch.Tensor, reference: torch.Tensor, answer: list[int]) -> torch.Tensor:
+def compared(logprobs: torch.Tensor, reference: torch.Tensor, answer: list[int]) -> torch.Tensor:
     """Over an answer's tokens: the sum of losses, the number of positions with the reference's
     favourite, and the sum of divergences from it, float64 `[3]`."""
-    loss = -found.gather(1, torch.tensor(answer)[:, None]).sum()
-    same = (found.argmax(1) == reference.argmax(1)).sum()
-    return torch.stack([loss, same, (reference.exp() * (reference - found)).sum()]).double()
+    loss = -logprobs.gather(1, torch.tensor(answer)[:, None]).sum()
+    same = (logprobs.argmax(1) == reference.argmax(1)).sum()
+    return torch.stack([loss, same, (reference.exp() * (reference - logprobs)).sum()]).double()
 
 
 def main() -> None:

@@ -39,9 +39,9 @@ def stopwatch() -> Iterator[list[float]]:
     seconds = [0.0]
     run = onnxruntime.InferenceSession.run_with_iobinding
 
-    def timed(session: Any, *given: Any) -> None:
+    def timed(session: Any, *inputs: Any) -> None:
         began = time.perf_counter()
-        run(session, *given)
+        run(session, *inputs)
         seconds[0] += time.perf_counter() - began
 
     onnxruntime.InferenceSession.run_with_iobinding = timed
@@ -74,8 +74,8 @@ def measure(title: str, pair: ModelPair, tokens: int, runs: int) -> None:
     decoder = SpeculativeDecoder(pair)
     print(f"\n{title}")
     for detail, k, temperature in KINDS:
-        found = [step(decoder, tokens, detail, k, temperature) for _ in range(runs + 1)][1:]
-        own, called = (statistics.median(values) for values in zip(*found, strict=True))
+        seconds = [step(decoder, tokens, detail, k, temperature) for _ in range(runs + 1)][1:]
+        own, called = (statistics.median(values) for values in zip(*seconds, strict=True))
         print(
             f"detail {detail:5} k = {k}  temperature {temperature:.0f}   own {own:.2f} ms   models"
             f" {called:.2f} ms"

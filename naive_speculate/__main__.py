@@ -127,12 +127,12 @@ def _params(args: argparse.Namespace) -> Any:
     from naive_speculate import SamplingParams
 
     names = [field.name for field in fields(SamplingParams)]
-    given = {name: getattr(args, name) for name in names if hasattr(args, name)}
+    sampling = {name: getattr(args, name) for name in names if hasattr(args, name)}
     guided = {
         kind: getattr(args, f"guided_{kind}") for kind in ("json", "regex", "choice", "grammar")
     }
     guided = {kind: value for kind, value in guided.items() if value is not None}
-    return SamplingParams(**_DEFAULTS | {"guided_decoding": guided or None} | given)
+    return SamplingParams(**_DEFAULTS | {"guided_decoding": guided or None} | sampling)
 
 
 def _generate(arguments: Sequence[str]) -> int:

@@ -31,21 +31,21 @@ def parsed(
     error says that it must be `what`. (argparse itself would print the name of the type
     function.)"""
 
-    def found_in(text: str) -> T:
+    def read_checked(text: str) -> T:
         try:
-            if accepts(found := read(text)):
-                return found
+            if accepts(value := read(text)):
+                return value
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             pass
         raise argparse.ArgumentTypeError(f"must be {what}, got {text!r:.60}")
 
-    return found_in
+    return read_checked
 
 
 whole_number = parsed(int, "a whole number")
-positive = parsed(int, "a positive whole number", lambda found: found >= 1)
+positive = parsed(int, "a positive whole number", lambda number: number >= 1)
 number = parsed(float, "a number")
-positive_number = parsed(float, "a positive number", lambda found: found > 0)
+positive_number = parsed(float, "a positive number", lambda number: number > 0)
 
 
 def number_or(words: Sequence[str]) -> Callable[[str], int | str | None]:

@@ -53,6 +53,24 @@ class StepCosts(NamedTuple):
     judged: int = 0
 
 
+class AcceptanceRate:
+    """An acceptance rate that is learned from verdicts; recent ones weigh more. `prior`: the rate
+    before any, which counts as `trust` verdicts; `memory`: an older verdict's weight per newer
+    one."""
+
+    def __init__(self, prior: float, trust: float, memory: float) -> None:
+        self._accepted, self._judged, self._memory = trust * prior, trust, memory
+
+    def add(self, accepted: int, judged: int = 1) -> None:
+        """Learn from verdicts."""
+        self._accepted = self._memory * self._accepted + accepted
+        self._judged = self._memory * self._judged + judged
+
+    @property
+    def value(self) -> float:
+        return self._accepted / self._judged
+
+
 class LearnedCosts:
     """The costs of one drafter's steps on this machine, learned while running; a table, measured
     elsewhere or estimated, is the prior.
@@ -68,7 +86,7 @@ class LearnedCosts:
         self.prior = prior
         self._fits: dict[int, _Fit] = {}
         self._steps = Counter[int]()  # by batch size, as the fits
-        self._kept, self._seen = _TRUST * _PRIOR_ACCEPTANCE, _TRUST
+        self._acceptance = AcceptanceRate(_PRIOR_ACCEPTANCE, _TRUST, _MEMORY)
         # the last steps, each with its number of rows, and its costs where it can be learned from;
         # they are learned for the next window or table
         self.notes: deque[tuple[int, StepCosts | None]] = deque(maxlen=_MOST_NOTES)
@@ -83,20 +101,12 @@ class LearnedCosts:
                 num_rows, costs = self.notes.popleft()
                 self.count(num_rows)
                 if costs is not None:
-                    self.learn(num_rows, *costs)
+                    self.learn(num_rows, costs)
 
-    def learn(
-        self,
-        num_rows: int,
-        num_drafts: int,
-        draft_seconds: float,
-        verify_seconds: float,
-        accepted: int = 0,
-        judged: int = 0,
-    ) -> None:
-        """Learn from a step of so many rows, the widest of whose windows had so many drafts, and
-        of whose drafts so many were judged and accepted; 0 seconds for copied ones."""
-        self._kept, self._seen = _MEMORY * self._kept + accepted, _MEMORY * self._seen + judged
+    def learn(self, num_rows: int, costs: StepCosts) -> None:
+        """Learn from a step of so many rows."""
+        num_drafts, draft_seconds, verify_seconds, accepted, judged = costs
+        self._acceptance.add(accepted, judged)
         fit = self._fits.setdefault(num_rows.bit_length(), _Fit(0.3 if num_rows == 1 else 0.03))
         if num_drafts and draft_seconds and self.prior.draft:
             fit.add_draft(num_drafts * self.prior.draft, draft_seconds)
@@ -115,7 +125,7 @@ class LearnedCosts:
         turn = self._steps[num_rows.bit_length()] % _TURNS
         if turn in (_PLAIN_TURN, _DRAFT_TURN):
             return 0 if turn == _PLAIN_TURN else min(most, 2)
-        tokens = expected_by_window(all_accepted(self._kept / self._seen, most))
+        tokens = expected_by_window(all_accepted(self._acceptance.value, most))
         speeds = speedups(tokens, self.table(num_rows).step_costs(most))
         return max(range(most + 1), key=speeds.__getitem__)
 

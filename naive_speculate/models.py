@@ -101,12 +101,12 @@ def _check(options: LoadOptions, device_map: str | None) -> None:
     """Raise a `ValueError` for options that are unknown or contradict one another."""
     check_executor(options.executor)
     device, weights = options.device, options.weights
-    found = dtype_of(options.dtype, device, None)  # a `ValueError` for an unknown name
+    dtype = dtype_of(options.dtype, device, None)  # a `ValueError` for an unknown name
     if device_map is not None and weights != "float32":
         raise ValueError(f"weights={weights!r} is for one CPU, got device_map={device_map!r}")
     check_weights(weights, options.executor, device, options.dtype)
     if options.executor == "onnx":
-        choose_executor("onnx", device, found)  # a `ValueError` where it cannot run
+        choose_executor("onnx", device, dtype)  # a `ValueError` where it cannot run
 
 
 @dataclass

@@ -3,6 +3,7 @@ a run's first event follow from it."""
 
 import argparse
 import inspect
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,16 @@ class More(SamplingParams):
     mood: Literal["glad", "sad"] = option("glad", "The mood.", title="Mood")
     rests: Annotated[int, Field(ge=0, description="a whole number")] | None = option(
         None, "Rests per line.", none="any number", title="Rests"
+    )
+
+
+@documented
+@checked()
+class Listed(SamplingParams):
+    """Parameters with a list more."""
+
+    refrains: Annotated[Sequence[str], Field(description="a list of texts")] | None = option(
+        (), "Texts that come back."
     )
 
 
@@ -111,6 +122,20 @@ def test_a_new_field_is_a_parameter_of_the_endpoint_after_those_that_programs_se
 def test_a_new_field_is_in_the_settings_of_a_run_s_first_event(decoder):
     first = next(iter(decoder.stream([1, 2], More(max_tokens=2, **GIVEN))))
     assert {name: first.settings[name] for name in GIVEN} == GIVEN
+
+
+def test_a_new_field_that_is_a_list_takes_the_forms_of_other_lists(decoder):
+    parser = argparse.ArgumentParser()
+    _add_options(parser, "sampling", Listed)
+    read = parser.parse_args(["--refrains", "ha", "--refrains", "ho"])
+    assert vars(read) == {"refrains": ["ha", "ho"]}
+    assert (Listed().refrains, Listed(refrains=None).refrains) == ((), ())
+    assert Listed(refrains=(each for each in ["ha"])).refrains == ("ha",)
+    for value, said in ("ha", "must be a list of texts, got 'ha'"), (["\ud800"], "is broken text"):
+        with pytest.raises(ValueError, match=f"refrains {said}"):
+            Listed(refrains=value)
+    first = next(iter(decoder.stream([1, 2], Listed(max_tokens=2, refrains=("ha",)))))
+    assert first.settings["refrains"] == ["ha"]
 
 
 def test_every_option_is_in_all_the_places(decoder):

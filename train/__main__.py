@@ -37,8 +37,8 @@ from train.texts import TextData, Texts
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = Parser(prog="python -m train", description="Train a drafter for a target.")
-    commands = found.add_subparsers(
+    parser = Parser(prog="python -m train", description="Train a drafter for a target.")
+    commands = parser.add_subparsers(
         dest="command", required=True, parser_class=Parser, metavar="COMMAND"
     )
     drafter = commands.add_parser(
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     _add_data(drafter.add_argument_group("data"))
     _add_shape(adder(drafter.add_argument_group("the drafter's shape")))
     _add_training(drafter.add_argument_group("training"))
-    return found
+    return parser
 
 
 def _add_data(group: Any) -> None:
@@ -87,9 +87,9 @@ def _add_training(group: Any) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the three stages; 2 for bad input, 130 when interrupted."""
     print_for_people()
-    given = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     try:
-        train_drafter(given)
+        train_drafter(args)
     except (ValueError, OSError) as error:
         print(f"python -m train: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -99,62 +99,73 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def train_drafter(given: argparse.Namespace) -> None:
+def train_drafter(args: argparse.Namespace) -> None:
     """Collect data, train, export and measure."""
-    check_out(given.out, given.work, Path(given.target))
-    pair = load_pair(
-        given.target, device=given.device, executor="torch" if given.stream else "auto"
-    )
+    check_out(args.out, args.work, Path(args.target))
+    pair = load_pair(args.target, device=args.device, executor="torch" if args.stream else "auto")
     model: Any = pair.target
     depth = getattr(model, "num_layers", 0)
-    layers = given.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
-    source = source_of(pair, given.target, layers)
-    data = _data(pair, source, given)
-    torch.manual_seed(given.seed)
+    layers = args.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
+    source = source_of(pair, args.target, layers)
+    data = _data(pair, source, args)
+    torch.manual_seed(args.seed)
     embeddings = model.input_embeddings.detach().float().cpu()
-    known = _known(source, data, given)
-    if given.kind == "model":
+    known = _known(source, data, args)
+    if args.kind == "model":
         draft = DraftModel(
-            embeddings, known, given.width, given.depth, model.eos_token_ids, model.max_positions
+            embeddings,
+            known,
+            args.width,
+            args.depth,
+            model.eos_token_ids,
+            model.max_positions,
         )
-        _train(draft, data, source, given)
-        export_model(draft.llama, pair.tokenizer, given.out)
+        _train(draft, data, source, args)
+        export_model(draft.llama, pair.tokenizer, args.out)
     else:
         sizes = source.hidden_size, source.vocab_size
         drafter: HeadModel | BlockModel
-        if given.kind == "head":
-            shape = shape_of(LlamaConfig, *sizes, given.mlp, depth=1)
-            drafter = HeadModel(shape, embeddings, len(layers), known, given.steps or 3)
+        if args.kind == "head":
+            shape = shape_of(LlamaConfig, *sizes, args.mlp, depth=1)
+            drafter = HeadModel(shape, embeddings, len(layers), known, args.steps or 3)
         else:
-            blocks = shape_of(Qwen3Config, *sizes, given.mlp, given.depth)
-            rank = given.rank if given.kind == "dspark" else 0
-            drafter = BlockModel(blocks, embeddings, len(layers), known, given.steps or 7, rank)
+            blocks = shape_of(Qwen3Config, *sizes, args.mlp, args.depth)
+            rank = args.rank if args.kind == "dspark" else 0
+            drafter = BlockModel(blocks, embeddings, len(layers), known, args.steps or 7, rank)
         drafter.begin(model.output_embeddings.detach().float().cpu())
-        _train(drafter, data, source, given)
+        _train(drafter, data, source, args)
         if isinstance(drafter, HeadModel):
-            export_head(drafter, source, given.out)
+            export_head(drafter, source, args.out)
         else:
-            export_block(drafter, source, given.out)
-    report(given.target, given.kind, given.out, data.prompts(), given.device)
+            export_block(drafter, source, args.out)
+    report(args.target, args.kind, args.out, data.prompts(), args.device)
 
 
-def _data(pair: ModelPair, source: Source, given: argparse.Namespace) -> Data:
+def _data(pair: ModelPair, source: Source, args: argparse.Namespace) -> Data:
     """Stage 1: conversations with what the target computed there, or with `--stream` their
     tokens alone."""
-    if not given.stream:
-        collect(pair, source, given.work, given.answer_tokens, given.given, given.text, given.seed)
-        return PartData(given.work)
-    open_work(given.work, source)
-    path, template = given.work / "texts.safetensors", chat_template(pair.tokenizer)
+    if not args.stream:
+        collect(
+            pair,
+            source,
+            args.work,
+            args.answer_tokens,
+            args.given,
+            args.text,
+            args.seed,
+        )
+        return PartData(args.work)
+    open_work(args.work, source)
+    path, template = args.work / "texts.safetensors", chat_template(pair.tokenizer)
     if not path.exists():
-        passages = read_passages(given.text, pair.tokenizer, given.seed) if given.text else []
+        passages = read_passages(args.text, pair.tokenizer, args.seed) if args.text else []
         if template is None and not passages:
-            wanted = "has no passage of 40 tokens" if given.text else "is needed"
+            lack = "has no passage of 40 tokens" if args.text else "is needed"
             raise ValueError(
-                f"--text {wanted}: the target has no chat template, so it continues given text"
+                f"--text {lack}: the target has no chat template, so it continues given text"
             )
         save_whole(
-            vars(stream(pair, template, passages, given.answer_tokens, given.stream, given.seed)),
+            vars(stream(pair, template, passages, args.answer_tokens, args.stream, args.seed)),
             path,
         )
     texts = Texts.load(path)
@@ -162,37 +173,43 @@ def _data(pair: ModelPair, source: Source, given: argparse.Namespace) -> Data:
     return TextData(texts, pair.target, source.layers)
 
 
-def _known(source: Source, data: Data, given: argparse.Namespace) -> Tensor:
+def _known(source: Source, data: Data, args: argparse.Namespace) -> Tensor:
     """The tokens that the target's answers need most; later runs use the same."""
-    path = given.work / f"known-{given.vocabulary}.safetensors"
+    path = args.work / f"known-{args.vocabulary}.safetensors"
     if not path.exists():
         counts = data.frequencies(source.vocab_size)
-        known = counts.topk(min(given.vocabulary, source.vocab_size)).indices.sort().values
+        known = counts.topk(min(args.vocabulary, source.vocab_size)).indices.sort().values
         save_whole({"known": known}, path)
     return load_whole(path)["known"]
 
 
-def _train(model: torch.nn.Module, data: Data, source: Source, given: argparse.Namespace) -> None:
+def _train(model: torch.nn.Module, data: Data, source: Source, args: argparse.Namespace) -> None:
     """Stage 2, on the requested device."""
-    found = (
+    device = (
         "cuda"
-        if given.device == "auto" and torch.cuda.is_available()
-        else given.device.replace("auto", "cpu")
+        if args.device == "auto" and torch.cuda.is_available()
+        else args.device.replace("auto", "cpu")
     )
     shape: dict[str, Any] = {
-        key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")
+        key: getattr(args, key) for key in ("mlp", "vocabulary", "width", "depth")
     }
-    if given.kind == "dspark":
-        shape["rank"] = given.rank
-    shape["streamed"] = given.stream is not None or None  # None as in older checkpoints
+    if args.kind == "dspark":
+        shape["rank"] = args.rank
+    shape["streamed"] = args.stream is not None or None  # None as in older checkpoints
     settings = source._asdict() | shape
     training = Training(
-        given.kind, model.to(found), data, given.work, settings, given.batch_tokens, given.seed
+        args.kind,
+        model.to(device),
+        data,
+        args.work,
+        settings,
+        args.batch_tokens,
+        args.seed,
     )
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")  # the target's states, on a GPU in TF32
     try:
-        training.run(60 * given.minutes, given.updates)
+        training.run(60 * args.minutes, args.updates)
     finally:
         torch.set_float32_matmul_precision(before)
 

@@ -2,7 +2,7 @@
 batch."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from train.data import parts
 HELD_OUT = 25  # every 25th part, or conversation of texts, is held out, to measure
 HELD_OUT_BATCHES = 12
 VARIATION = 0.5  # weight of the total variation in the loss
+STEP_DECAY = 0.8  # weight of a simulated step's loss, relative to the step before
 POOL = 4  # parts whose conversations are mixed before they are sorted by length
 
 
@@ -74,6 +75,20 @@ def token_loss(logits: Tensor, batch: Batch, index_of: Tensor) -> tuple[Tensor, 
     loss = -(p * known_log_q).sum(-1) + VARIATION * (1 - overlap)
     greedy = logits.detach().argmax(-1) == index[:, 0]
     return loss.mean(), torch.stack([overlap.detach().mean(), greedy.float().mean()])
+
+
+def loss_over_steps(losses: Mapping[int, Tensor]) -> Tensor:
+    """The weighted mean of the losses of simulated steps, by the steps' numbers."""
+    weights = {step: STEP_DECAY**step for step in losses}
+    total = torch.stack([weights[step] * loss for step, loss in losses.items()]).sum()
+    return total / sum(weights.values())
+
+
+def indices_of(known: Tensor, vocab_size: int) -> Tensor:
+    """The index among the `known` tokens of each of the target's, int64 `[vocab_size]`; -1 for
+    unknown ones."""
+    index = torch.full((vocab_size,), -1, dtype=torch.int64)
+    return index.index_copy_(0, known, torch.arange(len(known)))
 
 
 class Data(Protocol):

@@ -19,8 +19,8 @@ from transformers.models.qwen3.modeling_qwen3 import (
     rotate_half,
 )
 
-from train.batches import Batch, token_loss
-from train.head import STEP_DECAY, KeysValues, ReadsTarget
+from train.batches import Batch, loss_over_steps, token_loss
+from train.head import KeysValues, ReadsTarget
 
 BLOCK_SHARE = 2  # one of so many answer tokens begins a block
 
@@ -41,10 +41,8 @@ class BlockAttention(Qwen3Attention):  # type: ignore[misc]
             seen: What each token attends to, bool `[rows, 1, tokens, positions + tokens]`.
         """
         read, (cos, sin) = torch.cat([states, blocks], 1), (table[:, None] for table in rotation)
-        queries, keys = (
-            self._heads(self.q_proj(blocks), self.q_norm),
-            self._heads(self.k_proj(read), self.k_norm),
-        )
+        queries = self._heads(self.q_proj(blocks), self.q_norm)
+        keys = self._heads(self.k_proj(read), self.k_norm)
         first = states.shape[1]
         queries = queries * cos[:, :, first:] + rotate_half(queries) * sin[:, :, first:]
         keys, values = keys * cos + rotate_half(keys) * sin, self._heads(self.v_proj(read))
@@ -134,10 +132,8 @@ class BlockModel(ReadsTarget):
         own, begins = offsets // size, firsts.repeat_interleave(size, 1)
         places = begins + offsets % size
         tokens = torch.where(begins == places, batch.tokens.gather(1, begins), self.mask_token_id)
-        blocks, states = (
-            F.embedding(tokens, self.embeddings),
-            self.hidden_norm(self.fc(batch.states)),
-        )
+        blocks = F.embedding(tokens, self.embeddings)
+        states = self.hidden_norm(self.fc(batch.states))
         positions = torch.arange(states.shape[1], device=device).expand(len(states), -1)
         before = positions[:, None] < begins[..., None]
         visible = torch.cat([before, (own == own[:, None]).expand(len(states), -1, -1)], -1)[
@@ -147,7 +143,8 @@ class BlockModel(ReadsTarget):
         for layer in self.layers:
             blocks = layer(blocks, states, rotation, visible)
         hidden = self.norm(blocks).unflatten(1, (-1, size))[:, :, -self.num_drafts :]
-        total, weights, accepted = hidden.new_zeros(()), 0.0, []
+        losses: dict[int, Tensor] = {}
+        accepted = []
         for step in range(self.num_drafts):
             index = indices[..., step]
             known = index >= 0  # the others are after the conversation's end
@@ -158,10 +155,9 @@ class BlockModel(ReadsTarget):
             if self.rank:
                 before = batch.tokens[batch.rows[chosen], batch.positions[chosen] + 1]
                 logits = logits + self.markov_head(before)
-            loss, share = token_loss(logits, batch.at(chosen), self.index_of)
-            total, weights = total + STEP_DECAY**step * loss, weights + STEP_DECAY**step
+            losses[step], share = token_loss(logits, batch.at(chosen), self.index_of)
             accepted.append(share)
-        return total / weights, accepted
+        return loss_over_steps(losses), accepted
 
     def _blocks(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Random blocks in each row: the position of their first tokens, `[rows, blocks]`, and

@@ -38,6 +38,7 @@ LIKELIEST = 64  # next tokens kept per position; the rest of the distribution co
 # cached tokens of all rows together: long conversations run in narrower batches
 ROW_TOKENS = 16_384
 MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
+MOST_PASSAGES = 4_000
 BEGINNING = 32  # tokens of a passage that a base target continues
 GIVEN_BATCH_TOKENS = 2_048
 
@@ -440,15 +441,13 @@ def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]
     return pairs
 
 
-def read_passages(
-    paths: Sequence[Path], tokenizer: Any, seed: int, count: int = 4_000
-) -> list[list[int]]:
-    """Up to `count` passages of `MAX_PASSAGE` tokens at most, from random places of text files
-    (`.xz` files are unpacked)."""
+def read_passages(paths: Sequence[Path], tokenizer: Any, seed: int) -> list[list[int]]:
+    """Up to `MOST_PASSAGES` passages of `MAX_PASSAGE` tokens at most, from random places of text
+    files (`.xz` files are unpacked)."""
     chooser, passages = random.Random(seed), []
     for path in paths:
         text = _text_of(path)
-        for _ in range(count // len(paths)):
+        for _ in range(MOST_PASSAGES // len(paths)):
             at = chooser.randrange(max(1, len(text) - 3_000))
             start = text.find("\n", at) + 1
             end = start + chooser.randrange(400, 1_600)
@@ -463,20 +462,20 @@ def collect(
     pair: ModelPair,
     source: Source,
     work: Path,
-    wanted: int,
-    given: Path | None,
+    num_tokens: int,
+    conversations: Path | None,
     texts: Sequence[Path],
     seed: int,
 ) -> None:
-    """Write parts until the work folder holds `wanted` answer tokens: given conversations first,
-    then the target's own.
+    """Write parts until the work folder holds `num_tokens` answer tokens: those of the given
+    `conversations` first, then the target's own.
 
     With texts, every sixth part of an instruction-tuned target is about passages of them.
     """
     open_work(work, source)
-    progress = Progress("data", wanted, "answer tokens", sum(map(answer_tokens, parts(work))))
-    if given is not None:
-        _score_given(pair, source, work, read_given(given, source.vocab_size), progress)
+    progress = Progress("data", num_tokens, "answer tokens", sum(map(answer_tokens, parts(work))))
+    if conversations is not None:
+        _score_given(pair, source, work, read_given(conversations, source.vocab_size), progress)
     seed += len(parts(work))
     collector = Collector(pair, source, seed)
     if collector.template is None and not texts:
@@ -486,7 +485,7 @@ def collect(
     passages = read_passages(texts, pair.tokenizer, seed) if texts else []
     own = collector.write([] if collector.template else passages, 320)
     about = collector.write(passages, 640) if passages and collector.template else own
-    while progress.done < wanted:
+    while progress.done < num_tokens:
         written = []
         for row in islice(about if len(parts(work)) % 6 == 5 else own, PART_SIZE):
             progress.add(row.num_answer_tokens)

@@ -17,13 +17,8 @@ from train.data import Source
 from train.head import HeadModel, ReadsTarget
 
 MAX_SHARD_SIZE = "9MB"  # of block drafters and draft models
-OF_A_MODEL = (
-    ".json",
-    ".safetensors",
-    ".jinja",
-    ".model",
-    "merges.txt",
-)  # how the names of a model's files end
+# how the names of a model's files end
+OF_A_MODEL = (".json", ".safetensors", ".jinja", ".model", "merges.txt")
 
 
 def check_out(folder: Path, *others: Path) -> None:

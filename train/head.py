@@ -22,9 +22,8 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
-from train.batches import Batch, token_loss
+from train.batches import Batch, indices_of, loss_over_steps, token_loss
 
-STEP_DECAY = 0.8  # weight of a simulated step's loss, relative to the step before
 KeysValues = tuple[Tensor, Tensor]
 ConfigT = TypeVar("ConfigT", bound=PretrainedConfig)
 
@@ -35,23 +34,17 @@ class HeadAttention(nn.Module):
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        d, num_heads, num_kv_heads = (
-            config.hidden_size,
-            config.num_attention_heads,
-            config.num_key_value_heads,
-        )
+        d = config.hidden_size
+        num_heads = config.num_attention_heads
+        num_kv_heads = config.num_key_value_heads
         assert num_kv_heads is not None
         self.head_dim: int = config.head_dim or d // num_heads
         self.groups = num_heads // num_kv_heads
         queries, keys = num_heads * self.head_dim, num_kv_heads * self.head_dim
-        self.q_proj, self.k_proj = (
-            nn.Linear(2 * d, queries, bias=False),
-            nn.Linear(2 * d, keys, bias=False),
-        )
-        self.v_proj, self.o_proj = (
-            nn.Linear(2 * d, keys, bias=False),
-            nn.Linear(queries, d, bias=False),
-        )
+        self.q_proj = nn.Linear(2 * d, queries, bias=False)
+        self.k_proj = nn.Linear(2 * d, keys, bias=False)
+        self.v_proj = nn.Linear(2 * d, keys, bias=False)
+        self.o_proj = nn.Linear(queries, d, bias=False)
 
     def forward(self, read: Tensor, rotation: KeysValues, steps: list[KeysValues]) -> Tensor:
         """Attend in simulated step `len(steps)`.
@@ -95,10 +88,8 @@ class HeadLayer(nn.Module):
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         d, epsilon = config.hidden_size, config.rms_norm_eps
-        self.hidden_norm, self.input_layernorm = (
-            LlamaRMSNorm(d, eps=epsilon),
-            LlamaRMSNorm(d, eps=epsilon),
-        )
+        self.hidden_norm = LlamaRMSNorm(d, eps=epsilon)
+        self.input_layernorm = LlamaRMSNorm(d, eps=epsilon)
         self.self_attn, self.mlp = HeadAttention(config), LlamaMLP(config)
         self.post_attention_layernorm = LlamaRMSNorm(d, eps=epsilon)
 
@@ -132,10 +123,7 @@ class ReadsTarget(nn.Module):
         self.lm_head = nn.Linear(d, len(known), bias=False)
         self.register_buffer("known", known, persistent=False)
         self.register_buffer("embeddings", embeddings.float(), persistent=False)
-        index = torch.full((config.vocab_size,), -1, dtype=torch.int64)
-        self.register_buffer(
-            "index_of", index.index_copy_(0, known, torch.arange(len(known))), persistent=False
-        )
+        self.register_buffer("index_of", indices_of(known, config.vocab_size), persistent=False)
 
     known: Tensor
     embeddings: Tensor
@@ -173,23 +161,21 @@ class HeadModel(ReadsTarget):
     def forward(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
         """The mean loss over simulated steps, and for each step the accepted share at
         temperature 1 and at 0, shape `[2]`."""
-        states, embedded = (
-            self.fc(batch.states[:, :-1]),
-            F.embedding(batch.tokens[:, 1:], self.embeddings),
-        )
+        states = self.fc(batch.states[:, :-1])
+        embedded = F.embedding(batch.tokens[:, 1:], self.embeddings)
         rotation = self.rotary(
             embedded, torch.arange(embedded.shape[1], device=embedded.device)[None]
         )
         steps: list[KeysValues] = []
-        total, weights, accepted = states.new_zeros(()), 0.0, []
+        losses: dict[int, Tensor] = {}
+        accepted = []
         for step in range(self.num_steps):
             states = self.midlayer(embedded, states, rotation, steps)
             logits = self.lm_head(self.norm(states[batch.rows, batch.positions]))
-            loss, share = token_loss(logits, batch, self.index_of)
-            total, weights = total + STEP_DECAY**step * loss, weights + STEP_DECAY**step
+            losses[step], share = token_loss(logits, batch, self.index_of)
             accepted.append(share)
             states = later(states, 1, 1)
-        return total / weights, accepted
+        return loss_over_steps(losses), accepted
 
 
 def later(states: Tensor, count: int, dim: int) -> Tensor:

@@ -44,13 +44,11 @@ class Training:
         batch_tokens: int,
         seed: int,
     ) -> None:
-        self.name, self.model, self.data, self.work, self.settings = (
-            name,
-            model,
-            data,
-            work,
-            settings,
-        )
+        self.name = name
+        self.model = model
+        self.data = data
+        self.work = work
+        self.settings = settings
         self.batch_tokens, self.seed = batch_tokens, seed
         learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.device = learned[0].device

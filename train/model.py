@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from train.batches import Batch, token_loss
+from train.batches import Batch, indices_of, token_loss
 
 WEIGHED = 2_048  # unusual tokens that stand for all of them in an update
 
@@ -63,9 +63,7 @@ class DraftModel(nn.Module):
             tie_word_embeddings=True,
         )
         self.llama = LlamaForCausalLM(config)
-        index = torch.full((vocab_size,), -1, dtype=torch.int64).index_copy_(
-            0, known, torch.arange(len(known))
-        )
+        index = indices_of(known, vocab_size)
         self.register_buffer("known", known, persistent=False)
         self.register_buffer("others", (index < 0).nonzero()[:, 0], persistent=False)
         self.register_buffer("index_of", index, persistent=False)

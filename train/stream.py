@@ -23,12 +23,10 @@ from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template, 
 from train.progress import Progress
 from train.texts import MIN_ANSWER, Texts, joined, whole_conversations
 
-PROMPT, ANSWER, FIRST = range(
-    3
-)  # kinds of tokens: given or a user turn's, an answer's, a conversation's first one
-GIVEN, TURN, ANSWERING = range(
-    3
-)  # what a row does: it reads given tokens, or writes a user turn or an answer
+# kinds of tokens: given or a user turn's, an answer's, a conversation's first one
+PROMPT, ANSWER, FIRST = range(3)
+# what a row does: it reads given tokens, or writes a user turn or an answer
+GIVEN, TURN, ANSWERING = range(3)
 MAX_STEPS = 16_384  # of one stream, which needs a rotary position for each
 CHUNK = 128  # steps whose tokens are fetched together
 UNLIKELY = (
@@ -74,18 +72,18 @@ class Stream:
     ) -> None:
         self.model = _RingLlama(lean.shape, lean.weights, lean.rotary)
         self.rows, self.device = rows, lean.device
-        given, self.then = [*prompts, between], then
+        readings, self.then = [*prompts, between], then
         if not all(prompts) or (then == TURN and not between):
             raise ValueError(
                 "--stream: the chat template has nothing before or after the user's words"
             )
-        self.between, longest = len(prompts), max(map(len, given))
+        self.between, longest = len(prompts), max(map(len, readings))
         self.ends = torch.tensor(list(ends), dtype=torch.int64, device=self.device)
         self.tables = self.model.rotary.up_to(MAX_STEPS)
-        self.given = torch.tensor(
-            [ids + [0] * (longest - len(ids)) for ids in given], device=self.device
+        self.readings = torch.tensor(
+            [ids + [0] * (longest - len(ids)) for ids in readings], device=self.device
         )
-        self.lengths = torch.tensor([len(ids) for ids in given], device=self.device)
+        self.lengths = torch.tensor([len(ids) for ids in readings], device=self.device)
         self.width = longest + len(between) + MAX_TURN * (self.then == TURN) + MAX_ANSWER + 8
         self.width += -self.width % 8  # attention under a mask wants multiples of 8
         ring = (
@@ -99,16 +97,14 @@ class Stream:
             torch.zeros(ring, dtype=lean.dtype, device=self.device) for _ in range(2)
         )
         self.now = torch.tensor([0], device=self.device)
-        self.which = torch.randint(
-            self.between, (rows,), device=self.device
-        )  # the given tokens that a row reads
+        # the given tokens that a row reads
+        self.which = torch.randint(self.between, (rows,), device=self.device)
         self.read = torch.ones_like(self.which)  # how many of them
         self.doing, self.count, self.start = (torch.zeros_like(self.which) for _ in range(3))
-        self.token, self.kind = self.given[self.which, 0], torch.full_like(self.which, FIRST)
+        self.token, self.kind = self.readings[self.which, 0], torch.full_like(self.which, FIRST)
         self.temperature = self._temperatures()
-        self.recent = torch.zeros(
-            CHUNK, 2, rows, dtype=torch.int32, device=self.device
-        )  # tokens and kinds
+        # tokens and kinds
+        self.recent = torch.zeros(CHUNK, 2, rows, dtype=torch.int32, device=self.device)
 
     def _temperatures(self) -> Tensor:
         """Half of the answers are greedy, an eighth are at 0.7, the others at 1."""
@@ -121,9 +117,9 @@ class Stream:
         now, slot = self.now, self.now % self.width
         self.recent.index_copy_(0, now % CHUNK, torch.stack([self.token, self.kind])[None].int())
         age = (slot - torch.arange(self.width, device=self.device)) % self.width
-        seen = age <= (now - self.start)[:, None]
+        visible = age <= (now - self.start)[:, None]
         masks: dict[int | None, Tensor | None] = {
-            window: (seen if window is None else seen & (age < window))[:, None, None]
+            window: (visible if window is None else visible & (age < window))[:, None, None]
             for window in set(self.model.shape.windows)
         }
 
@@ -171,7 +167,7 @@ class Stream:
         which = torch.where(answered, another, torch.where(asked, self.between, self.which))
         read, reads = torch.where(restarts, 0, self.read), reading | restarts
         token = torch.where(
-            reads, self.given[which, read.clamp_max(self.given.shape[1] - 1)], chosen
+            reads, self.readings[which, read.clamp_max(self.readings.shape[1] - 1)], chosen
         )
         kind = torch.where(~reads & (doing == ANSWERING), ANSWER, PROMPT)
         for state, new in (
@@ -186,28 +182,26 @@ class Stream:
         ):
             state.copy_(new)
 
-    def write(self, wanted: int, progress: Progress) -> Texts:
-        """Step until about `wanted` answer tokens are written, or `MAX_STEPS` times; the
+    def write(self, num_tokens: int, progress: Progress) -> Texts:
+        """Step until about `num_tokens` answer tokens are written, or `MAX_STEPS` times; the
         conversations that have ended."""
         on_device = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
         with on_device:
             return self._collect(
-                self._captured() if self.device.type == "cuda" else self.step, wanted, progress
+                self._captured() if self.device.type == "cuda" else self.step, num_tokens, progress
             )
 
-    def _collect(self, again: Callable[[], None], wanted: int, progress: Progress) -> Texts:
-        found, done = (
-            list[Tensor](),
-            -self.rows * MAX_ANSWER,
-        )  # what unfinished conversations may hold
-        while done < wanted and int(self.now) < MAX_STEPS:
+    def _collect(self, again: Callable[[], None], num_tokens: int, progress: Progress) -> Texts:
+        columns = list[Tensor]()
+        done = -self.rows * MAX_ANSWER  # what unfinished conversations may hold
+        while done < num_tokens and int(self.now) < MAX_STEPS:
             for _ in range(CHUNK - int(self.now) % CHUNK):
                 again()
-            found.append(self.recent.clone().cpu())
-            new = int((found[-1][:, 1] == ANSWER).sum())
+            columns.append(self.recent.clone().cpu())
+            new = int((columns[-1][:, 1] == ANSWER).sum())
             done += new
             progress.add(new)
-        tokens, kinds = torch.cat(found).permute(1, 2, 0)
+        tokens, kinds = torch.cat(columns).permute(1, 2, 0)
         return whole_conversations(tokens, kinds == ANSWER, kinds == FIRST)
 
     def _captured(self) -> Callable[[], None]:
@@ -228,49 +222,51 @@ def stream(
     pair: Any,
     template: Template | None,
     passages: Sequence[list[int]],
-    wanted: int,
+    num_tokens: int,
     rows: int,
     seed: int,
 ) -> Texts:
-    """Conversations with `wanted` answer tokens in all: user turns that the target begins
+    """Conversations with `num_tokens` answer tokens in all: user turns that the target begins
     itself; with passages, a seventh is about those and about its own answers. Where a turn has
     other tokens in the whole prompt, the target answers that one instead. A base target
     continues the passages. Raises a `ValueError` if the target cannot write them."""
     lean = pair.target._forward
     ends, chooser = pair.target.eos_token_ids, random.Random(seed)
     torch.manual_seed(seed)
-    progress = Progress("data", wanted, "answer tokens")
+    progress = Progress("data", num_tokens, "answer tokens")
 
     def written(prompts: list[list[int]], then: int, count: int, rows: int) -> Texts:
-        found, between = list[Texts](), template.between if template else []
-        while (done := sum(int(texts.answers.sum()) for texts in found)) < count:
+        batches, between = list[Texts](), template.between if template else []
+        while (done := sum(int(texts.answers.sum()) for texts in batches)) < count:
             try:
-                found.append(
+                batches.append(
                     Stream(lean, prompts, then, between, ends, rows).write(count - done, progress)
                 )
             except torch.OutOfMemoryError:
                 raise ValueError(
                     f"--stream {rows}: the memory of {lean.device} is too small for this many rows"
                 ) from None
-            if not len(found[-1].lengths):
+            if not len(batches[-1].lengths):
                 raise ValueError(
                     f"--stream: the target's answers have fewer than {MIN_ANSWER} tokens"
                 )
-        return joined(found)
+        return joined(batches)
 
     if template is None:
         prompts = [beginning(pair.tokenizer, passage) for passage in passages]
-        texts = written(prompts, ANSWERING, wanted, rows)
+        texts = written(prompts, ANSWERING, num_tokens, rows)
     else:
         openings = [template.begun(text) for text in (*[""] * len(OPENINGS), *OPENINGS)]
-        share = wanted * 6 // 7 if passages else wanted
+        share = num_tokens * 6 // 7 if passages else num_tokens
         texts, others = _as_rendered(written(openings, TURN, share, rows), template)
         missing = share - int(texts.answers.sum())
         if others and missing > 0:
             texts = joined([texts, written(others, ANSWERING, missing, rows)])
         if passages:
             prompts = _about_passages(passages, texts, template, pair.tokenizer, chooser)
-            texts = joined([texts, written(prompts, ANSWERING, wanted - share, max(1, rows // 2))])
+            texts = joined(
+                [texts, written(prompts, ANSWERING, num_tokens - share, max(1, rows // 2))]
+            )
     progress.print()
     return texts
 

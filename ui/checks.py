@@ -27,15 +27,15 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
     message = problem["msg"].split(", unable to parse")[0]
     for old, new in _WORDS.items():
         message = message.replace(old, new)
-    return f"{(names or {}).get(field, field)} {message}, {_given(problem['input'])}"
+    return f"{(names or {}).get(field, field)} {message}, {_shown(problem['input'])}"
 
 
 def out_of_range(name: str, allowed: str, value: object) -> str:
     """The problem with a value outside its range."""
-    return f"{name} must be {allowed}, {_given(value)}"
+    return f"{name} must be {allowed}, {_shown(value)}"
 
 
-def _given(value: object) -> str:
+def _shown(value: object) -> str:
     return "and is empty" if value in (None, "") else f"got {value!r:.80}"
 
 

@@ -69,6 +69,11 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:.{max(0, digits - 1 - math.floor(math.log10(value)))}f}"
 
 
+def duration(seconds: float) -> str:
+    """A duration in minutes, or in seconds if it is short; at least a second."""
+    return f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(1, round(seconds))} s"
+
+
 def apart(a: float, b: float) -> tuple[str, str]:
     """Two numbers with as many digits as needed to see which is larger."""
     for digits in range(3, 16):

@@ -42,10 +42,6 @@ from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench, linked
 
-TAGLINE = (
-    "Speculative decoding: a drafter proposes, the target verifies. Same output distribution,"
-    " faster."
-)
 SENTENCE = (
     "Watch speculative decoding: a small model drafts tokens, one pass of a large model verifies"
     " them all. Same output distribution, faster."
@@ -80,9 +76,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
             runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
-        header = component(
-            "page", value=render("header", tagline=TAGLINE), events=["linked"], elem_id="header"
-        )
+        header = component("page", value=render("header"), events=["linked"], elem_id="header")
         component("glossary", value=glossary())
         notice = build_notice(catalog)
         with gr.Tabs(elem_id="tabs"):
@@ -102,7 +96,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
         page.unload(leave)
         follow_pairs(catalog, page, {"notice": notice, **workbench.parts})
         add_api(catalog)
-    page.first_view = first_view(TAGLINE, first.events)
+    page.first_view = first_view(first.events)
     return page
 
 
@@ -160,7 +154,7 @@ def _preview(address: str) -> str:
     return render("preview", title="Naive Speculate", sentence=SENTENCE, picture=picture)
 
 
-def first_view(tagline: str, events: Iterable[Event]) -> str:
+def first_view(events: Iterable[Event]) -> str:
     """Title, tagline and the recorded run's tokens as HTML, visible before the page's scripts
     run: a phone needs some seconds for Gradio's. Once the stage is drawn, `assets/js/stage.js`
     removes it. The template also preloads the page's scripts and stops Gradio's loading screen."""
@@ -168,7 +162,6 @@ def first_view(tagline: str, events: Iterable[Event]) -> str:
         "first_paint",
         elsewhere=" ".join(ELSEWHERE),
         styles=Markup(variables() + sheets("tokens", "first_paint")),
-        tagline=tagline,
         tokens=Markup("".join(map(to_markup, spans(events)))),
         folder=folder(),
         scripts=sorted(modules_for(FIRST_NEEDED)),

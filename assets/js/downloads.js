@@ -43,11 +43,10 @@ async function save(stage, name, type, ...what) {
   if (text) download(name, text, type); else if (text !== undefined) stage.trigger("lost", {});
 }
 
-// The inspected token's step as a drawing for a slide, as far as playback has come.
+// The machine's step as a drawing for a slide, as far as playback has come.
 export function drawRound(stage) {
-  const { events, cursor } = stage.player;
-  const round = stage.looked ? events[stage.looked.born].step : Math.max(0, stage.player.round(cursor) - 1);
-  save(stage, `${NAME}-step-${round + 1}.svg`, "image/svg+xml", "round", round, cursor);
+  const { machine: { step }, player: { cursor } } = stage;
+  save(stage, `${NAME}-step-${step + 1}.svg`, "image/svg+xml", "round", step, cursor);
 }
 
 // A Plotly chart with its title and background.

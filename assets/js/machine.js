@@ -39,23 +39,25 @@ export class Machine {
     this.box.replaceChildren();
     this.step = 0;
     this.steps = 0;
-    this.looping = false;
+    this.looping = this.touched = false;
     this.drawn = "";
     this.at = WHOLE;
   }
 
-  // More steps have ended. The first one begins the loop; without movement it is shown at its end.
-  arrive(steps) {
+  // More steps have ended, or the run has. The first one begins the loop; without movement the newest one is shown at its end.
+  arrive(steps, done) {
     const first = !this.steps && steps;
     this.steps = steps;
-    if (!first) return;
-    this.looping = !still();
-    if (this.looping) this.play(0); else this.show(steps - 1);
+    if (first && !still()) {
+      this.looping = true;
+      this.play(0);
+    } else if (first || (done && !this.looping && !this.touched)) this.show(steps - 1);
   }
 
   // The reader touched something: from now on the machine shows what is asked for.
   touch() {
     clearTimeout(this.timer);
+    this.touched = true;
     this.looping = false;
     for (const move of this.moves.filter(({ playState }) => playState === "running")) {
       move.pause();
@@ -87,6 +89,11 @@ export class Machine {
     this.stay(at);
     this.tell();
     return true;
+  }
+
+  // Whether a step has stopped in its middle.
+  get midway() {
+    return this.at < WHOLE;
   }
 
   stay(at) {

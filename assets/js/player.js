@@ -78,8 +78,9 @@ export class Player {
     return this.times[n][this.rounds ? 1 : 0];
   }
 
-  play() {
-    this.target = this.cursor >= this.length && this.done ? Math.min(1, this.length) : this.cursor; // at the end: restart
+  // Plays from event number n; at the end, from the start.
+  play(n) {
+    this.target = n >= this.length && this.done ? Math.min(1, this.length) : n;
     this.playing = true;
     this.last = performance.now();
     this.clock = this.target < this.length ? this.due(this.target) : 0;
@@ -106,7 +107,7 @@ export class Player {
 
   change(speed, rounds) {
     Object.assign(this, { speed, rounds });
-    if (this.playing) this.play();
+    if (this.playing) this.play(this.cursor);
   }
 
   // The number of events to be shown now.
@@ -148,20 +149,15 @@ export class Controls {
       play: () => this.play(),
       back: () => this.step(-1),
       forward: () => this.step(1),
-      start: () => { player.seek(1); machine.show(0, 0); },
-      end: () => { player.seek(player.length); machine.show(player.steps - 1); },
+      start: () => { machine.touch(); player.seek(1); machine.show(0, 0); },
+      end: () => this.seek(player.length),
       save: () => this.save(),
       open: () => file.click(),
     };
     for (const [name, act] of Object.entries(acts)) {
       this.find(`[data-act='${name}']`).addEventListener("click", () => { act(); wake(); });
     }
-    this.slider.addEventListener("input", () => {
-      machine.touch();
-      player.seek(Number(this.slider.value));
-      machine.show(Math.max(0, player.round(player.aim()) - 1));
-      wake();
-    });
+    this.slider.addEventListener("input", () => { this.seek(Number(this.slider.value)); wake(); });
     speed.addEventListener("change", () => {
       const [first, second] = speed.value.split(":");
       player.change(Number(second || first), first === "rounds");
@@ -174,29 +170,49 @@ export class Controls {
     dropping("drop", ({ dataTransfer }) => { this.root.classList.remove("ns-drop"); this.open(dataTransfer.files[0]); });
   }
 
+  // To event number n, whose step the machine shows at its end.
+  seek(n) {
+    const { player, machine } = this;
+    machine.touch();
+    player.seek(n);
+    machine.show(Math.max(0, player.round(player.aim()) - 1));
+  }
+
+  // The loop stops, and so does the run at its step. Whether there was a loop.
+  halt() {
+    const { player, machine } = this;
+    const { looping, step } = machine;
+    machine.touch();
+    if (looping) player.seek(player.ends[step], true);
+    return looping;
+  }
+
   play() {
     const { player, machine } = this;
-    const going = player.going || machine.looping;
-    machine.touch();
-    if (going) return player.pause();
-    player.play();
+    if (this.halt()) return;
+    if (player.going) return player.pause();
+    const { step, midway } = machine;
+    const again = midway && step === player.round(player.cursor) - 1; // the rest of the step
+    player.play(again ? player.ends[step - 1] ?? 1 : player.cursor);
     machine.step = -1; // so that it follows
   }
 
   // A step is played, whichever way it was reached.
   step(direction) {
     const { player, machine } = this;
-    machine.touch();
+    this.halt();
     player.step(direction);
     const step = player.round(player.aim()) - 1;
     if (step < 0) machine.show(0, 0); else machine.play(step);
   }
 
-  // During playback the machine plays the step at the cursor, in the same time.
+  // During playback the machine plays the step at the cursor, in the same time. Fast playback may skip steps, but not the last.
   follow() {
     const { player, machine } = this;
-    const step = player.round(player.cursor);
-    if (!player.playing || step === machine.step || step >= player.steps) return;
+    const over = this.followed && !player.busy && player.cursor === player.length;
+    this.followed = player.busy && (player.playing || this.followed);
+    const step = over ? player.steps - 1 : player.round(player.cursor);
+    if (!(player.playing || over) || step === machine.step || step >= player.steps) return;
     machine.play(step, player.rounds ? STEP_SECONDS * player.speed : Infinity);
   }
 
@@ -208,14 +224,16 @@ export class Controls {
       this.toggle.title = this.toggle.ariaLabel = label;
       this.toggle.dataset.going = String(label === "Pause");
     }
-    const { time = 0 } = player.events[player.cursor - 1] ?? {};
-    const shown = machine.looping ? machine.step + 1 : player.round(player.cursor);
-    const text = `step ${shown} of ${player.ends.length} · ${time.toFixed(2)} s`;
+    const at = machine.looping ? player.ends[machine.step] : player.cursor;
+    const { time = 0 } = player.events[at - 1] ?? {};
+    const ended = player.round(at);
+    const number = at > (player.ends[ended - 1] ?? 1) ? ended + 1 : ended; // of the step at the cursor, which may be in its middle
+    const text = `step ${number} of ${player.ends.length} · ${time.toFixed(2)} s`;
     this.root.dataset.cursor = player.cursor;
     write(this.clock, text);
     if (this.slider.ariaValueText !== text) this.slider.ariaValueText = text;
     this.slider.max = player.length;
-    this.slider.value = player.cursor;
+    this.slider.value = at;
     // The target's own tokens are called by the run's kind.
     write(this.find(".ns-legend [data-kind='bonus'] span"), nameOf({ kind: "bonus", index: k === 0 ? 0 : 1 }));
     write(this.find(".ns-badge"), !live ? "recorded" : player.done ? "your run" : "live");

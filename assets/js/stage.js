@@ -125,7 +125,7 @@ class Stage {
       if (!this.sums.finished?.speedup) this.measure(false);
     }
     if (message.over && this.player.length < message.total) this.resync(); // no more messages come
-    this.machine.arrive(this.player.steps);
+    this.machine.arrive(this.player.steps, message.done);
     this.link.arrive();
     this.race();
     this.wake();

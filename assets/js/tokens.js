@@ -51,12 +51,9 @@ export class Flow extends Scroll {
   }
 
   // The elements of the prompt's tokens. Those that a chat template puts around the words of the prompt are marked.
-  prompt({ prompt_token_ids: ids = [], prompt_texts: texts = [], prompt = "" }) {
-    const start = prompt ? texts.join("").indexOf(prompt) : -1;
-    let at = 0;
+  prompt({ prompt_token_ids: ids = [], prompt_texts: texts = [], prompt_words: words, prompt = "" }) {
     const nodes = ids.map((id, n) => {
-      const [from, to] = [at, at += (texts[n] || "").length];
-      const around = start >= 0 && (to <= start || from >= start + prompt.length);
+      const around = words && !words.some(([start, end]) => start <= n && n < end);
       const looks = { class: "ns-token", "data-kind": "prompt", "data-token-id": id, "data-template": around ? "" : undefined };
       return make("span", looks, texts[n] || "");
     });

@@ -18,8 +18,9 @@ ENGINE = Engine(
     packages=["dejavuu"],
     ways=["prompt lookup", "tree of recycled tokens"],
     rule="A draft token is accepted if the target's own draw is the same token.",
-    source="dejavuu/core/tree.py, pick_child",
+    source="dejavuu/core/tree.py:136, pick_child",
     counts="Accepted and proposed draft tokens, also those after the end of a text.",
+    not_timed="It has no draft model.",
     skips={"T = 1, repetition penalty 1.3": "It has no repetition penalty."},
 )
 
@@ -31,8 +32,8 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         sampler = Sampler(ask.temperature, ask.top_p, ask.seed) if ask.temperature else None
         drafter = make_drafter(WAYS[ask.way])
         options = {"budget": 3, "eos": 0, "tree": "tree" in ask.way, "sampler": sampler}
-        found = generate(target, ask.prompt, ask.max_tokens, drafter, **options)
-        return Answer(found.tokens, found.drafted, found.accepted)
+        result = generate(target, ask.prompt, ask.max_tokens, drafter, **options)
+        return Answer(result.tokens, result.drafted, result.accepted)
 
     return draw
 

@@ -19,9 +19,8 @@ ENGINE = Engine(
     packages=["economize", "transformers", "torch"],
     ways=["draft model", "prompt lookup"],
     rule="Accepted with probability min(1, p/q) by its verifier “rejection”.",
-    source="economize/decoding/verifiers.py",
+    source="economize/decoding/verifiers.py:200, RejectionVerifier",
     counts="Drafted and accepted tokens of each step, also those after the end of a text.",
-    speed=True,
 )
 
 
@@ -40,7 +39,7 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         verifier = "rejection" if ask.temperature else None
         ids = torch.tensor([ask.prompt])
         results: list[Any] = []
-        found = generate(
+        tokens = generate(
             model(ask.way),
             ids,
             attention_mask=torch.ones_like(ids),
@@ -48,8 +47,10 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             decoding=economize.DecodeConfig(cycle_length=4, verifier=verifier),
             on_results=results.extend,
         )
-        drafted, accepted = (sum(pair[i] for pair in results[0].acceptance) for i in (0, 1))
-        return Answer(found[0, len(ask.prompt) :].tolist(), drafted, accepted)
+        steps = results[0].acceptance
+        drafted, accepted = (sum(pair[i] for pair in steps) for i in (0, 1))
+        passes = len(steps) + 1  # one over the prompt
+        return Answer(tokens[0, len(ask.prompt) :].tolist(), drafted, accepted, passes=passes)
 
     return draw
 

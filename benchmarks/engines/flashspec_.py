@@ -17,10 +17,11 @@ ENGINE = Engine(
     packages=["flashspec", "transformers", "torch"],
     ways=["draft model"],
     rule="Accepted with probability min(1, p/q); top_p is accepted as an option and never used.",
-    source="flashspec/sampling/rejection.py",
-    counts="Acceptance rates per step, over all drafted tokens.",
+    source="flashspec/sampling/rejection.py:611, rejection_step",
+    counts="Acceptance rates per step, over all drafted tokens. By default it copies up to six "
+    "tokens from the text, and has the draft model draft two where it finds none; here the model "
+    "drafts alone.",
     skips=NO_PENALTY,
-    speed=True,
 )
 
 
@@ -33,7 +34,7 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         drafter = HuggingFaceDrafter("draft", device, torch.float32, model=draft)
         drafter.set_temperature(temperature)
         sampling = SamplingConfig(temperature=temperature, top_p=top_p, gamma=3)
-        config = FlashSpecConfig(device="cpu", sampling=sampling)
+        config = FlashSpecConfig(device="cpu", sampling=sampling, drafter_strategy="bandit")
         judge = TargetModel("target", device, torch.float32, model=target)
         return SpeculativeEngine(config, [drafter], judge)
 
@@ -41,10 +42,10 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         torch.manual_seed(ask.seed)
         if ask.way == "plain":
             return Answer(plain(target, ask), passes=passes.take())
-        found = engine(ask.temperature, ask.top_p).generate(
+        generated = engine(ask.temperature, ask.top_p).generate(
             torch.tensor([ask.prompt]), max_new_tokens=ask.max_tokens
         )
-        return Answer(found.output_ids[0].tolist(), passes=passes.take())
+        return Answer(generated.output_ids[0].tolist(), passes=passes.take())
 
     return draw
 

@@ -7,8 +7,9 @@ import torch
 from serve import Ask
 from transformers import AutoModelForCausalLM, GenerationConfig
 
-NO_TOP_P = {"T = 0.7, top-p 0.9": "It has no top-p."}
-NO_PENALTY = {"T = 1, repetition penalty 1.3": "It has no repetition penalty."}
+TOP_P, PENALTY = "T = 0.7, top-p 0.9", "T = 1, repetition penalty 1.3"
+NO_TOP_P = {TOP_P: "It has no top-p."}
+NO_PENALTY = {PENALTY: "It has no repetition penalty."}
 
 
 class Passes:
@@ -53,10 +54,10 @@ def settings(ask: Ask) -> GenerationConfig:
 def plain(target: Any, ask: Ask) -> list[int]:
     """transformers' own plain decoding: the control of engines without one."""
     ids = torch.tensor([ask.prompt])
-    found = target.generate(
+    tokens = target.generate(
         ids, attention_mask=torch.ones_like(ids), generation_config=settings(ask)
     )
-    return list(found[0, len(ask.prompt) :].tolist())
+    return list(tokens[0, len(ask.prompt) :].tolist())
 
 
 class Identity:

@@ -17,7 +17,6 @@ ENGINE = Engine(
     source="common/speculative.cpp and common/sampling.cpp, common_sampler_sample_and_accept_n",
     counts="Accepted draft tokens after the end of the text are counted too.",
     top_p_first=True,
-    speed=True,
 )
 
 
@@ -49,8 +48,8 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             "cache_prompt": False,
             "n_probs": 1,
         }
-        found = server(ask.way).handle_completions(body)
-        choice, timings = found["choices"][0], found.get("timings", {})
+        answer = server(ask.way).handle_completions(body)
+        choice, timings = answer["choices"][0], answer.get("timings", {})
         content = (choice.get("logprobs") or {}).get("content", [])
         logprobs = [one["logprob"] if one["top_logprobs"] else None for one in content]
         ids = [one["id"] for one in content]

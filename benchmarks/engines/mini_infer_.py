@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hugging_face import NO_PENALTY, NO_TOP_P
+from hugging_face import NO_PENALTY, TOP_P
 from mini_infer.engine import InferenceEngine
 from mini_infer.models.loader import load_model_from_safetensors
 from mini_infer.speculative import speculative_step
@@ -21,21 +21,22 @@ ENGINE = Engine(
     packages=["mini-infer", "torch"],
     ways=["draft model"],
     rule="Accepted with probability min(1, p/q).",
-    source="mini_infer/speculative/verifier.py, speculative_step",
+    source="mini_infer/speculative/verifier.py:105, speculative_step",
     counts="A step returns its number of accepted tokens.",
-    skips=NO_TOP_P | NO_PENALTY,
+    skips={TOP_P: "A step with drafts has no top-p."} | NO_PENALTY,
+    not_timed="Its step has no cache.",
 )
 
 
 def as_qwen2(folder: str, name: str) -> Any:
     """The Llama as the Qwen2 that mini-infer reads: the biases of its projections are zero."""
-    given, own = Path(folder) / name, Path(folder) / f"qwen2-{name}"
+    llama, own = Path(folder) / name, Path(folder) / f"qwen2-{name}"
     own.mkdir(exist_ok=True)
-    shutil.copy(given / "config.json", own)
+    shutil.copy(llama / "config.json", own)
     config = json.loads((own / "config.json").read_text(encoding="utf-8"))
     config |= {"rope_theta": config["rope_parameters"]["rope_theta"]}
     (own / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    weights = load_file(given / "model.safetensors")
+    weights = load_file(llama / "model.safetensors")
     for key in [key for key in weights if key.split(".")[-2] in ("q_proj", "k_proj", "v_proj")]:
         weights[key.replace(".weight", ".bias")] = torch.zeros(len(weights[key]))
     save_file(weights, own / "model.safetensors")

@@ -10,7 +10,7 @@ ENGINE = Engine(
     packages=["mistralrs"],
     ways=[],
     rule="It takes no draft model, and its MTP assistants need paged attention, so a GPU.",
-    source="mistralrs/__init__.pyi, Runner(mtp_model, …)",
+    source="mistralrs/__init__.pyi:704, Runner(mtp_model, …)",
 )
 
 serve(ENGINE)

@@ -100,6 +100,6 @@ def write_gguf(model: LlamaForCausalLM, path: Path, half: bool = False) -> None:
 
 def _gguf_name(name: str) -> str:
     mapping = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, LAYERS)
-    found = mapping.get_name(name, try_suffixes=(".weight",))
-    assert found is not None, name
-    return found
+    gguf_name = mapping.get_name(name, try_suffixes=(".weight",))
+    assert gguf_name is not None, name
+    return gguf_name

@@ -15,8 +15,8 @@ class Llama(Verifier):  # type: ignore[misc]
     supports_tree = True
 
     def __init__(self, folder: str) -> None:
-        found = load_file(f"{folder}/target/model.safetensors")
-        self.w = {name.removeprefix("model.layers.0."): value for name, value in found.items()}
+        tensors = load_file(f"{folder}/target/model.safetensors")
+        self.w = {name.removeprefix("model.layers.0."): value for name, value in tensors.items()}
 
     def empty_kv(self) -> Any:
         """No keys, no values; `[1, heads, tokens, size]`."""

@@ -10,7 +10,7 @@ ENGINE = Engine(
     packages=["octane-sd"],
     ways=[],
     rule="Its decoder is not written yet: octane serve ends with NotImplementedError.",
-    source="octane/cli.py, main",
+    source="octane/cli.py:18, main",
 )
 
 serve(ENGINE)

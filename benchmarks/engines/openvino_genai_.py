@@ -21,7 +21,6 @@ ENGINE = Engine(
     rule="A draft is accepted if a random number is at most q(draft) ÷ p(the target's own sample).",
     source="src/cpp/src/sampling/sampler.cpp, validate_candidate",
     counts="The last step's accepted tokens are counted, its draft tokens are not.",
-    speed=True,
 )
 
 
@@ -65,13 +64,13 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             config.max_ngram_size = 2
         ids = np.array([ask.prompt], dtype=np.int64)
         inputs = genai.TokenizedInputs(ov.Tensor(ids), ov.Tensor(np.ones_like(ids)))
-        found = pipeline(ask.way).generate(inputs, config)
-        said = found.extended_perf_metrics  # prompt lookup has none
+        result = pipeline(ask.way).generate(inputs, config)
+        said = result.extended_perf_metrics  # prompt lookup has none
         if said is None:
-            return Answer(list(found.tokens[0]))
+            return Answer(list(result.tokens[0]))
         passes = len(said.main_model_metrics.raw_metrics.m_batch_sizes)
         drafted, accepted = said.get_num_draft_tokens(), said.get_num_accepted_tokens()
-        return Answer(list(found.tokens[0]), drafted, accepted, passes=passes)
+        return Answer(list(result.tokens[0]), drafted, accepted, passes=passes)
 
     return draw
 

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engines.compare import biased as _biased
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
 INTRODUCTION = """# Engines on trial
 
@@ -16,13 +18,18 @@ The prompt with a repetition penalty was chosen so that a penalty that forgets a
 token shows: that cell is a sensitive case, not a typical size of the bias.
 This page is made from `benchmarks/engines/results/`.
 
-`make engines` repeats everything, `make engines ENGINE=mlx-lm` a single engine. mlx-lm needs
-`python3.12` on the path, dejavuu `python3.13`, naive-speculate `python3.14`.
+`make engines` repeats everything, `make engines ENGINE=mlx-lm` a single engine. It ends with a line
+per engine: how many verdicts are as before, and which are not; its status is 1 if one has changed
+or could not be tried. mlx-lm needs `python3.12` on the path, dejavuu `python3.13`; without them, or
+without the package registry, the other engines are tried all the same.
 """
 KEYS = """
 “right”: no bias found; in brackets the smallest total variation that the test finds with 90%
 power. “**biased**”: the total variation from the target's distribution with its 95% interval.
-“–”: the engine has no such setting, or could not be tried.
+“–”: the engine has no such setting, or could not be tried; its sentence says why. Each sentence
+says what the engine does, the rule by which it accepts a draft token and the source line of that
+rule, what its own figure counts, what log-probabilities it gives with drafts (nothing, if the
+adapter reads none), and how to repeat the trial.
 """
 SPEEDS = """
 ## SmolLM2 with one draft
@@ -34,7 +41,9 @@ emits at most four tokens and nothing becomes faster; but every engine can load 
 what the engine adds. Each text is decoded by the engine plainly and with drafts, and here plainly
 and with drafts, one after the other on a machine with other work: only the ratios mean something.
 They are geometric means. “× its own plain” is the speed with drafts relative to the same engine's
-without.
+without. “Tokens per pass”: an adapter counts the passes of the target; llama.cpp's come from its
+accepted drafts. Engines that draft nothing in the pass over the prompt, as llama.cpp,
+openvino-genai and economize do, need one pass more.
 """
 PER_PASS = ("per_pass", "our_per_pass")
 SAME = 1e-3  # log-probabilities that differ by less do so by rounding
@@ -47,20 +56,20 @@ def write_report(results: Path, page: Path = PAGE) -> None:
 
 def report(results: Path) -> str:
     """The page, as Markdown."""
-    found = {
+    engines = {
         path.stem: json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(results.glob("*.json"))
     }
-    settings = list(dict.fromkeys(name for one in found.values() for name in one["sampled"]))
+    settings = list(dict.fromkeys(name for one in engines.values() for name in one["sampled"]))
     penalty = "greedy, repetition penalty 1.3"
     heads = ["engine", "drafts", "greedy text = plain", penalty, *settings]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for name, one in found.items():
+    for name, one in engines.items():
         for way in ["plain", *one["greedy"], *_only_sampled(one)] if one["sampled"] else ["none"]:
             lines.append(f"| {' | '.join(_row(name, one, way, settings))} |")
-    sentences = "\n".join(f"- **{name}** {_sentence(name, one)}" for name, one in found.items())
+    sentences = "\n".join(f"- **{name}** {_sentence(name, one)}" for name, one in engines.items())
     table = "\n".join(lines)
-    return f"{INTRODUCTION}\n{table}\n{KEYS}\n{sentences}\n{_speeds(found)}"
+    return f"{INTRODUCTION}\n{table}\n{KEYS}\n{sentences}\n{_speeds(engines)}"
 
 
 def _only_sampled(one: dict[str, Any]) -> list[str]:
@@ -93,11 +102,6 @@ def _cell(verdict: dict[str, Any] | None) -> str:
     return f"**biased** {verdict['total_variation']:.2f} ({low:.2f}–{high:.2f})"
 
 
-def _biased(verdict: dict[str, Any]) -> bool:
-    """Whether both sets of seeds say so."""
-    return bool(verdict["biased"] and verdict["again"]["biased"])
-
-
 def _sentence(name: str, one: dict[str, Any]) -> str:
     """What an engine does, in plain words, and how to repeat it."""
     when = f"`make engines ENGINE={name}`, {one['date']}, {one['machine']}."
@@ -122,9 +126,10 @@ def _sentence(name: str, one: dict[str, Any]) -> str:
     ]
     said = [f"does not follow the target with {', '.join(biased)}"] if biased else []
     said += [f"changes greedy texts with {', '.join(differs)}"] if differs else []
-    said = said or ["is right here"]
+    said = said or ["was right in all that was tried"]
     rest = [rule, one["counts"], *_figures(one)]
-    rest += [f"Left out: {setting}. {why}" for setting, why in one["skips"].items()]
+    not_greedy = {f"greedy, {way}": why for way, why in one.get("not_greedy", {}).items()}
+    rest += [f"Left out: {what}. {why}" for what, why in (not_greedy | one["skips"]).items()]
     if one.get("top_p_first"):
         rest.append(
             "It applies top-p before temperature; so does the distribution it is judged by."
@@ -147,14 +152,19 @@ def _figures(one: dict[str, Any]) -> list[str]:
     return said
 
 
-def _speeds(found: dict[str, dict[str, Any]]) -> str:
+def _speeds(engines: dict[str, dict[str, Any]]) -> str:
     """The section about SmolLM2, with a row per engine."""
-    rows = [[name, *_speed(one["speed"])] for name, one in found.items() if one.get("speed")]
+    rows = [[name, *_speed(one["speed"])] for name, one in engines.items() if one.get("speed")]
     heads = ["engine", "texts equal", "tokens per pass", "× its own plain"]
     heads += ["here: tokens per pass", "here: × plain", "its plain ÷ plain here"]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
     lines.insert(1, f"|{'---|' * len(heads)}")
-    return "\n".join([SPEEDS, *lines]) + "\n" if rows else ""
+    left_out = [
+        f"- **{name}** is not measured. {why}"
+        for name, one in engines.items()
+        if (why := one.get("not_timed")) and one["sampled"]
+    ]
+    return "\n".join([SPEEDS, *lines, *([""] * bool(left_out)), *left_out]) + "\n" if rows else ""
 
 
 def _speed(own: dict[str, Any]) -> list[str]:

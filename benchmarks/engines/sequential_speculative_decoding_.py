@@ -24,10 +24,11 @@ ENGINE = Engine(
     packages=["sequential-speculative-decoding", "torch"],
     ways=list(STEPS),
     rule="standard: accepted with probability min(1, p/q); the other two judge whole windows.",
-    source="seqspecdecod/standard_sd.py, naive_hsd.py and capped_hsd.py",
+    source="seqspecdecod/standard_sd.py:65, naive_hsd.py and capped_hsd.py",
     counts="A step returns accepted and drafted tokens.",
     skips=NO_TOP_P | NO_PENALTY,
-    samples_only=True,
+    not_greedy={"capped_hsd": "At temperature 0 it divides zero by zero and raises an error."},
+    not_timed="Its steps have no cache.",
 )
 
 

@@ -3,13 +3,13 @@ rounded to four bits once more: it makes nothing faster, but is often right, and
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gguf
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from naive_speculate.infer.gguf.metadata import read_header
-from naive_speculate.infer.gguf.weights import dequantised
+from benchmarks.gguf_copy import write_like
 from naive_speculate.known import KNOWN
 
 QUESTIONS = (
@@ -18,7 +18,6 @@ QUESTIONS = (
     "List the planets of the solar system, with a sentence about each.",
     "Compare cats and dogs as pets.",
 )
-_OWN = ("GGUF.", "general.architecture", "general.file_type")
 _ROUNDED = gguf.GGMLQuantizationType.Q4_0
 
 
@@ -36,6 +35,7 @@ def write(folder: Path) -> None:
         model = LlamaForCausalLM(read.config)
         model.load_state_dict(read.state_dict())
         model.save_pretrained(folder / name)
+        state_rope_base(folder / name / "config.json")
         tokenizer.save_pretrained(folder / name)
     prompts = [
         tokenizer.apply_chat_template(
@@ -46,22 +46,21 @@ def write(folder: Path) -> None:
     (folder / "prompts.json").write_text(json.dumps(prompts), encoding="utf-8")
 
 
+def state_rope_base(path: Path) -> None:
+    """State the base of rotations also where transformers 4 had it: mlx-lm's Llama looks there
+    only, and silently takes 10,000 otherwise."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["rope_theta"] = config["rope_parameters"]["rope_theta"]
+    path.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+
+
 def write_gguf(source: Path, path: Path, rounded: bool, half: bool) -> None:
     """The same metadata, with matrices in float32 or float16, rounded to four bits before."""
-    fields = gguf.GGUFReader(source).fields
-    writer = gguf.GGUFWriter(str(path), fields["general.architecture"].contents())
-    kinds = gguf.LlamaFileType
-    writer.add_file_type(kinds.MOSTLY_F16 if half else kinds.ALL_F32)
-    for name, field in fields.items():
-        if not name.startswith(_OWN):
-            inner = field.types[-1] if len(field.types) > 1 else None
-            writer.add_key_value(name, field.contents(), field.types[0], inner)
-    for name, tensor in read_header(source)[1].items():
-        values = dequantised(source, tensor).numpy()
+
+    def converted(values: Any) -> tuple[Any, None]:
         if values.ndim > 1 and rounded:
             values = gguf.quants.dequantize(gguf.quants.quantize(values, _ROUNDED), _ROUNDED)
-        writer.add_tensor(name, values.astype("float16") if half and values.ndim > 1 else values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+        return values.astype("float16") if half and values.ndim > 1 else values, None
+
+    kinds = gguf.LlamaFileType
+    write_like(source, path, kinds.MOSTLY_F16 if half else kinds.ALL_F32, converted)

@@ -16,10 +16,11 @@ ENGINE = Engine(
     packages=["specdec", "transformers", "torch"],
     ways=["draft model"],
     rule="Accepted with probability min(1, p/q), at temperature 1 only.",
-    source="specdec/decoder.py, verify",
+    source="specdec/decoder.py:48, verify",
     counts="It reports no acceptance figure; a text may be longer than the most new tokens.",
     skips=NO_TOP_P | NO_PENALTY,
-    samples_only=True,
+    not_greedy={"draft model": "It has no temperature and no greedy mode: it always draws."},
+    not_timed="It cannot decode greedily.",
 )
 
 

@@ -17,9 +17,10 @@ ENGINE = Engine(
     packages=["speculative-decoding", "transformers", "torch"],
     ways=["draft model"],
     rule="Accepted with probability min(1, p/q).",
-    source="speculative_decoding/speculative_decoding.py, speculative_decoding",
+    source="speculative_decoding/speculative_decoding.py:184, speculative_decoding",
     counts="It returns the mean number of accepted tokens per step, before a text is cut.",
     skips=NO_TOP_P | NO_PENALTY,
+    not_timed="It calls networks by an interface of its own; here that has no cache.",
 )
 
 

@@ -22,7 +22,7 @@ Decode = Callable[[list[int]], tuple[float, float | None, list[int]]]
 def speed(script: Path, models: Path, work: Path, say: Say) -> dict[str, Any] | None:
     """The figures of an engine; None if it is not measured."""
     with running(script, models, work) as engine:
-        if not engine.about["speed"]:
+        if engine.about["not_timed"] or "draft model" not in engine.about["ways"]:
             return None
         torch.set_num_threads(1)
         pair = load_pair(str(models / "target"), str(models / "draft"), device="cpu")
@@ -64,9 +64,13 @@ def ours(decoder: SpeculativeDecoder, k: int) -> Decode:
 
     def decode(prompt: list[int]) -> tuple[float, float | None, list[int]]:
         began = time.perf_counter()
-        found = decoder.generate(prompt, params, num_draft_tokens=k, detail="none")
+        result = decoder.generate(prompt, params, num_draft_tokens=k, detail="none")
         seconds = time.perf_counter() - began
-        return seconds, len(found.token_ids) / found.metrics.num_spec_steps, list(found.token_ids)
+        return (
+            seconds,
+            len(result.token_ids) / result.metrics.num_spec_steps,
+            list(result.token_ids),
+        )
 
     return decode
 
@@ -77,7 +81,7 @@ def measured(ways: dict[str, Decode], prompts: list[list[int]]) -> dict[str, Any
     for turn, prompt in enumerate([prompts[0], *prompts]):
         for name in ways if turn % 2 else reversed(ways):
             runs[name].append(ways[name](prompt))
-    runs = {name: found[1:] for name, found in runs.items()}
+    runs = {name: figures[1:] for name, figures in runs.items()}
 
     def gain(fast: str, slow: str) -> list[float | None]:
         times = ([one[0] for one in runs[name]] for name in (slow, fast))

@@ -14,9 +14,8 @@ ENGINE = Engine(
     packages=["transformers", "torch"],
     ways=["draft model", "prompt lookup"],
     rule="Accepted with probability min(1, p/q); a copied token counts as drawn with certainty.",
-    source="generation/utils.py, _speculative_sampling",
+    source="transformers/generation/utils.py:4465, _speculative_sampling",
     counts="It reports no acceptance figure.",
-    speed=True,
 )
 
 
@@ -34,7 +33,7 @@ def load(folder: str) -> Callable[[Ask], Answer]:
     def draw(ask: Ask) -> Answer:
         ids, greedy = torch.tensor([ask.prompt]), ask.temperature == 0
         torch.manual_seed(ask.seed)
-        found = target.generate(
+        result = target.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             generation_config=settings(ask),
@@ -42,10 +41,10 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             output_scores=greedy,
             **ways.get(ask.way, {}),
         )
-        tokens = found.sequences[0, len(ask.prompt) :]
+        tokens = result.sequences[0, len(ask.prompt) :]
         logprobs = None
         if greedy:
-            scores = torch.cat(found.scores).log_softmax(-1)
+            scores = torch.cat(result.scores).log_softmax(-1)
             logprobs = scores.gather(-1, tokens[:, None])[:, 0].tolist()
         return Answer(tokens.tolist(), passes=passes.take(), logprobs=logprobs)
 

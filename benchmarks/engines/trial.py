@@ -33,6 +33,8 @@ SETTINGS: dict[str, dict[str, float]] = {
 PARTS = ("greedy", "sampled", "figures", "speed")
 ERROR_RATE = 0.001
 LARGE = ("torch", "transformers")  # packages that environments share
+PIP = ("-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary", ":all:")
+ALONE = ("--no-deps", "--ignore-requires-python", "--no-compile")  # compiled as the adapter says
 Say = Callable[[str], None]
 
 
@@ -49,12 +51,13 @@ def requirements(script: Path) -> dict[str, Any]:
 
 def interpreter(needs: dict[str, Any]) -> str:
     """A Python of the version that an adapter needs: this one, or the named one on the path."""
-    wanted = needs.get("requires-python", "").removeprefix(">=")
-    if not wanted or sys.version_info >= tuple(map(int, wanted.split("."))):
+    version = needs.get("requires-python", "").removeprefix(">=")
+    if not version or sys.version_info >= tuple(map(int, version.split("."))):
         return sys.executable
-    if (found := shutil.which(f"python{wanted}")) is None:
-        raise EngineError(f"it needs Python {wanted}, and there is no python{wanted} here")
-    return found
+    python = shutil.which(f"python{version}")
+    if python is None or subprocess.run([python, "--version"], capture_output=True).returncode:
+        raise EngineError(f"it needs Python {version}, and there is no python{version} here")
+    return python
 
 
 def environment(script: Path, work: Path) -> Path:
@@ -63,21 +66,22 @@ def environment(script: Path, work: Path) -> Path:
     python, made = folder / "bin" / "python", folder / "made.json"
     if made.exists() and json.loads(made.read_text(encoding="utf-8")) == needs:
         return python
-    command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    try:
-        made.unlink(missing_ok=True)
-        subprocess.run([interpreter(needs), "-m", "venv", "--clear", str(folder)], check=True)
-        packages = needs.get("dependencies", [])
-        _share(folder, packages)
-        alone = needs.get("tool", {}).get("engines", {}).get("without-dependencies", [])
-        for options, wanted in (([], packages), (["--no-deps"], alone)):
-            if wanted:
-                subprocess.run([*command, "--only-binary", ":all:", *options, *wanted], check=True)
-    except subprocess.CalledProcessError as error:
-        names = " ".join([*packages, *alone])
-        raise EngineError(
-            f"{names} cannot be installed (pip ended with {error.returncode})"
-        ) from None
+    packages = needs.get("dependencies", [])
+    alone = needs.get("tool", {}).get("engines", {}).get("without-dependencies", [])
+    with (work / f"{script.stem}.log").open("w", encoding="utf-8") as log:
+        run = partial(subprocess.run, check=True, stdout=log, stderr=log)
+        try:
+            made.unlink(missing_ok=True)
+            run([interpreter(needs), "-m", "venv", "--clear", str(folder)])
+            _share(folder, packages)
+            for options, group in (([], packages), (ALONE, alone)):
+                if group:
+                    run([str(python), *PIP, *options, *group])
+        except subprocess.CalledProcessError as error:
+            names = " ".join([*packages, *alone])
+            raise EngineError(
+                f"{names} cannot be installed (pip ended with {error.returncode})"
+            ) from None
     made.write_text(json.dumps(needs), encoding="utf-8")
     return python
 
@@ -121,8 +125,8 @@ class Running:
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline()):
             raise EngineError(f"{self._name} ended with status {self._process.wait()}")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
 
 @contextmanager
@@ -146,24 +150,38 @@ def running(script: Path, models: Path, work: Path) -> Iterator[Running]:
 
 
 def trial(
-    script: Path, models: Path, work: Path, smallest: float, parts: Sequence[str], say: Say
+    script: Path, models: Path, work: Path, smallest: float | None, parts: Sequence[str], say: Say
 ) -> dict[str, Any]:
-    """An engine's results, as JSON values, of all parts but "speed"."""
+    """An engine's results, as JSON values, of all parts but "speed". `smallest`: the smallest bias
+    worth finding, or None for what the adapter says."""
     with running(script, models, work) as engine:
         about = engine.about
-        names = ("versions", "rule", "source", "counts", "skips", "top_p_first")
+        names = (
+            "versions",
+            "rule",
+            "source",
+            "counts",
+            "skips",
+            "top_p_first",
+            "not_greedy",
+            "not_timed",
+        )
         result = {name: about[name] for name in names}
-        greedily = [] if about["samples_only"] else about["ways"]
+        greedily = [way for way in about["ways"] if way not in about["not_greedy"]]
         if "greedy" in parts:
             say(f"{script.stem}: greedy texts")
             result["greedy"] = {way: greedy(engine, way) for way in greedily}
             with_penalty = [] if PENALTY in about["skips"] else greedily
             result["greedy_penalty"] = {way: greedy(engine, way, 1.3) for way in with_penalty}
         if "sampled" in parts:
-            result["sampled"] = all_sampled(engine, script.stem, models, smallest, say)
+            result["sampled"] = all_sampled(
+                engine, script.stem, models, smallest or about["smallest"], say
+            )
         if "figures" in parts:
-            temperature = 1.0 if about["samples_only"] else 0.0
-            result["figures"] = {way: figures(engine, way, temperature) for way in about["ways"]}
+            result["figures"] = {
+                way: figures(engine, way, float(way in about["not_greedy"]))
+                for way in about["ways"]
+            }
     return result
 
 
@@ -183,7 +201,7 @@ def all_sampled(
     engine: Running, name: str, models: Path, smallest: float, say: Say
 ) -> dict[str, dict[str, Any]]:
     """The verdicts by setting and way."""
-    found: dict[str, dict[str, Any]] = {}
+    verdicts: dict[str, dict[str, Any]] = {}
     for setting, values in SETTINGS.items():
         if setting in engine.about["skips"]:
             continue
@@ -192,8 +210,8 @@ def all_sampled(
             verdict = sampled(engine, way, values, models, smallest, seed=0)
             if verdict["biased"]:  # once more, with other seeds
                 verdict["again"] = sampled(engine, way, values, models, smallest, seed=10**6)
-            found.setdefault(setting, {})[way] = verdict
-    return found
+            verdicts.setdefault(setting, {})[way] = verdict
+    return verdicts
 
 
 def sampled(
@@ -248,13 +266,13 @@ def figures(engine: Running, way: str, temperature: float) -> dict[str, Any]:
     also the largest difference from those without drafts."""
     ask = Ask(PROMPT, way, max_tokens=GREEDY_TOKENS, temperature=temperature)
     answer, plain = engine.ask(ask), engine.ask(replace(ask, way="plain"))
-    found: dict[str, Any] = {"drafted": answer.drafted, "accepted": answer.accepted}
-    found |= {"tokens": len(answer.token_ids), "logprobs_missing": None}
+    figures: dict[str, Any] = {"drafted": answer.drafted, "accepted": answer.accepted}
+    figures |= {"tokens": len(answer.token_ids), "logprobs_missing": None}
     if answer.logprobs is None:
-        return found
-    found["logprobs_missing"] = sum(one is None for one in answer.logprobs)
+        return figures
+    figures["logprobs_missing"] = sum(one is None for one in answer.logprobs)
     if plain.logprobs is not None and temperature == 0:
         pairs = zip(answer.logprobs, plain.logprobs, strict=False)
         gaps = [abs(a - b) for a, b in pairs if a is not None and b is not None]
-        found["logprobs_differ"] = max(gaps, default=None)
-    return found
+        figures["logprobs_differ"] = max(gaps, default=None)
+    return figures

@@ -12,7 +12,7 @@ GPU. So do most of its dependencies, which are left out."""
 from collections.abc import Callable
 
 import torch
-from hugging_face import NO_PENALTY, NO_TOP_P, models, plain
+from hugging_face import PENALTY, TOP_P, models, plain
 from serve import Answer, Ask, Engine, serve
 from vllm_samplers import WAYS, judged
 
@@ -23,7 +23,8 @@ ENGINE = Engine(
     rule="Accepted with probability min(1, p/q); block judges windows; fly may keep other tokens.",
     source="vllm/v1/worker/gpu/spec_decode/rejection_sampler_utils.py, rejection_sample",
     counts="Only the sampler of its second model runner is tried here, and it counts nothing.",
-    skips=NO_TOP_P | NO_PENALTY,
+    skips=dict.fromkeys((TOP_P, PENALTY), "The sampler gets logits to which it was applied."),
+    not_timed="Only its sampler runs without a GPU.",
 )
 
 

@@ -25,7 +25,7 @@ def judged(logits: Any, drafts: Any, draft_logits: Any, ask: Ask, position: int)
     and the draft's logits `[k, vocab_size]`; both logits are divided by the temperature."""
     k, one = len(drafts), torch.zeros(1, dtype=torch.int32)
     rows = torch.arange(k + 1, dtype=torch.int32)
-    found, count = vllm.rejection_sample(
+    tokens, count = vllm.rejection_sample(
         logits.contiguous(),
         None if "argmax" in ask.way else draft_logits[None] * (ask.temperature or 1.0),
         torch.cat([one.long(), drafts]),
@@ -39,4 +39,4 @@ def judged(logits: Any, drafts: Any, draft_logits: Any, ask: Ask, position: int)
         k,
         **WAYS[ask.way],
     )
-    return list(found[0, : int(count[0])].tolist())
+    return list(tokens[0, : int(count[0])].tolist())

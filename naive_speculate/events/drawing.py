@@ -185,7 +185,7 @@ class _Drawing:
         self.pass_end = self.base + label * 1.6
         self.verdicts = self.pass_end + label * 1.5
         self.gains = self.verdicts + label * 4.2
-        self.height = self.gains + layout.height + label * (4.6 if self.narrow else 1.9)
+        self.height = self.gains + layout.height + label * (5.2 if self.narrow else 1.9)
         self.parts: list[str] = []
 
     def fill(self, prompt: str, before: str, new: str) -> None:
@@ -275,9 +275,27 @@ class _Drawing:
             )
         if not self.narrow:
             if drafts:
-                self._words(10, self.verdicts + label * 1.4, "verdict", color="muted", weight=600)
+                y = self.verdicts + label * (0.4 if self._drawn else 1.4)
+                self._words(10, y, "verdict", color="muted", weight=600)
             y = self.gains + layout.height / 2 + label / 3
             self._words(10, y, "text gains", color="muted", weight=600)
+        if self._drawn:
+            self._legend()
+
+    @property
+    def _drawn(self) -> bool:
+        """Whether a verdict of this step is a draw."""
+        return any(c.verdict and c.verdict.uniform is not None for c in self.columns)
+
+    def _legend(self) -> None:
+        """What the mark on a verdict's bar is."""
+        label, lines = self.layout.label, ["▮ u: random, from 0 to 1", "in the green: accepted"]
+        x, y = 10.0, self.verdicts + label * 1.6
+        if self.narrow:
+            x, y, lines = 0.0, self.height - label * 2.7, ["; ".join(lines)]
+        for number, line in enumerate(lines):
+            at = y + number * label * 1.2
+            self._words(x, at, line, size=label * 0.87, color="muted")
 
     def _middle(self, number: int) -> float:
         return self.layout.left + self.column * (number + 0.5)

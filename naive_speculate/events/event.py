@@ -186,6 +186,9 @@ class Event:
             then the accepted path and the first children below it.
         schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device,
         cost_table: The inputs of a run.
+        prompt_words: Which tokens of `prompt_token_ids` have the words of the prompt, or of its
+            messages, as the index of the first one and the index after the last one; the others
+            are the chat template's or the tokenizer's. None if all have.
         weights: A description of the target's weights, where its name is not enough: "Q4_1
             weights, dequantised".
         vocabularies: If the draft has another tokenizer: the numbers of tokens that both have
@@ -227,6 +230,7 @@ class Event:
     prompt: str | None = None
     prompt_token_ids: list[int] | None = None
     prompt_texts: list[str] | None = None
+    prompt_words: list[tuple[int, int]] | None = None
     settings: dict[str, Any] | None = None
     seed: int | None = None
     models: dict[str, str] | None = None

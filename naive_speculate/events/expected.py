@@ -60,46 +60,62 @@ class ExpectedAcceptance:
         )
 
 
+class Expectation:
+    """Expected and observed acceptance of a run so far: takes its events in order."""
+
+    def __init__(self) -> None:
+        self._drafted: dict[int, list[float | None]] = defaultdict(list)  # of the step, by row
+        self._sums: list[float] = []  # Σ α per index of the window
+        self._reached: list[int] = []  # steps that reached the index
+        self._kept, self._variance = 0, 0.0
+        self._one_by_one = self._complete = True
+
+    def add(self, event: Event) -> None:
+        """Add the run's next event. A loaded trace may hold any number: α is bounded."""
+        if event.kind == EventKind.STARTED:
+            settings = event.settings or {}
+            whole = settings.get("verify_strategy") == "block_verification"
+            self._one_by_one &= not whole or settings.get("temperature") == 0
+        elif event.kind == EventKind.PROPOSED:
+            self._drafted[event.row].append(event.expected_accept)
+        elif event.kind == EventKind.STEP:
+            accepted = max(0, min(event.num_accepted or 0, event.num_draft or 0))
+            judged = self._drafted.pop(event.row, [])[: accepted + 1]
+            alphas = [min(1.0, max(0.0, alpha)) for alpha in judged if alpha is not None]
+            self._complete &= len(alphas) >= min(event.num_draft or 0, accepted + 1)
+            self._kept += accepted
+            self._variance += math.fsum(alpha * (1 - alpha) for alpha in alphas)
+            longer = len(alphas) - len(self._sums)
+            self._sums += [0.0] * longer
+            self._reached += [0] * longer
+            for place, alpha in enumerate(alphas):
+                self._sums[place] += alpha
+                self._reached[place] += 1
+
+    @property
+    def figures(self) -> ExpectedAcceptance | None:
+        """The figures so far. None where nothing was judged, or events lack `expected_accept`."""
+        if not self._complete or not self._reached:
+            return None
+        return ExpectedAcceptance(
+            judged=sum(self._reached),
+            kept=self._kept,
+            expected=math.fsum(self._sums),
+            variance=self._variance,
+            by_place=tuple(
+                total / steps for total, steps in zip(self._sums, self._reached, strict=True)
+            ),
+            one_by_one=self._one_by_one,
+        )
+
+
 def expected_acceptance(events: Iterable[Event]) -> ExpectedAcceptance | None:
     """Expected acceptance from the events so far. Returns None where nothing was judged, or the
     events lack `expected_accept`."""
-    drafted: dict[int, list[float | None]] = defaultdict(list)  # of the current step, by row
-    alphas: list[list[float]] = []
-    kept, one_by_one = 0, True
+    expectation = Expectation()
     for event in events:
-        if event.kind == EventKind.STARTED:
-            settings = event.settings or {}
-            whole = (
-                settings.get("verify_strategy") == "block_verification"
-                and settings.get("temperature") != 0
-            )
-            one_by_one = one_by_one and not whole
-        elif event.kind == EventKind.PROPOSED:
-            drafted[event.row].append(event.expected_accept)
-        elif event.kind == EventKind.STEP:
-            accepted = event.num_accepted or 0
-            judged = drafted.pop(event.row, [])[: accepted + 1]
-            # a loaded trace may hold any number
-            known = [min(1.0, max(0.0, alpha)) for alpha in judged if alpha is not None]
-            if len(known) < min(event.num_draft or 0, accepted + 1):
-                return None
-            alphas.append(known)
-            kept += accepted
-    total = sum(map(len, alphas))
-    if not total:
-        return None
-    places = [
-        [window[place] for window in alphas if len(window) > place]
-        for place in range(max(map(len, alphas)))
-    ]
-    return ExpectedAcceptance(
-        judged=total,
-        kept=kept,
-        expected=math.fsum(alpha for window in alphas for alpha in window),
-        variance=math.fsum(alpha * (1 - alpha) for window in alphas for alpha in window),
-        by_place=tuple(math.fsum(place) / len(place) for place in places),
-        one_by_one=one_by_one,
-    )
+        expectation.add(event)
+    return expectation.figures
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ terminal. The page's scripts make elements of the same form of the tokens that a
 """
 
 import html
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from naive_speculate.events.event import TOKEN_KINDS, Event, EventKind
 from naive_speculate.palette import PROMPT, STYLES, Style
@@ -66,11 +68,25 @@ def spans(events: Iterable[Event]) -> Iterator[Span]:
 
 def prompt_spans(started: Event) -> Iterator[Span]:
     """The prompt's words, and what a chat template puts around them."""
-    words, whole = started.prompt or "", "".join(started.prompt_texts or [])
-    before, inside, after = whole.partition(words) if words and words in whole else ("", whole, "")
-    for text, template in ((before, True), (inside or words, False), (after, True)):
-        if text:
-            yield Span("prompt", text, template=template)
+    texts, at = started.prompt_texts or [started.prompt or ""], 0
+    words = [(0, len(texts))] if started.prompt_words is None else started.prompt_words
+    for start, end in [*words, (len(texts), len(texts))]:
+        start = max(at, start)
+        end = max(start, end)
+        for part, template in ((texts[at:start], True), (texts[start:end], False)):
+            if text := "".join(part):
+                yield Span("prompt", text, template=template)
+        at = end
+
+
+def tokens_between(texts: Sequence[str], start: int, end: int) -> tuple[int, int]:
+    """The tokens that have a part of a text, from character `start` to `end`: the index of the
+    first one and the index after the last one. `texts`: those of the tokens."""
+    begins = [0, *accumulate(map(len, texts))]
+    first = bisect_left(begins, start)
+    if first and begins[min(first, len(texts))] > start:  # it begins within a token
+        first -= 1
+    return first, max(first, bisect_left(begins, end, hi=len(texts)))
 
 
 def token_span(event: Event) -> Span:

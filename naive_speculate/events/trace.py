@@ -18,6 +18,7 @@ from naive_speculate.events.expected import (
 )
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.events.notebook import to_html
+from naive_speculate.events.spans import tokens_between
 from naive_speculate.events.specspecs import is_specspecs, read_specspecs
 
 MAX_WINDOW = 1024
@@ -218,6 +219,11 @@ def _parse_line(line: str) -> Event:
         raise ValueError(f"{field}: {first['msg']}, got {first['input']!r:.80}") from None
     if event.kind == EventKind.STARTED and version is None:
         raise ValueError(f"the 'started' event has no schema_version, expected {SCHEMA_VERSION}")
+    if event.prompt_words is None and event.prompt:  # older traces do not have it
+        whole = "".join(event.prompt_texts or ())
+        if whole != event.prompt and (at := whole.find(event.prompt)) >= 0:
+            end = at + len(event.prompt)
+            event.prompt_words = [tokens_between(event.prompt_texts or (), at, end)]
     for index, node in enumerate(event.tree or ()):
         if node.parent >= index:
             raise ValueError(

@@ -11,6 +11,7 @@ keys is not enough: a zero key still gets softmax weight.)
 - `CacheRows` is a view of some of its rows, and a `KVCache`.
 - `TreeRows` is a view of one of its rows whose new tokens are the nodes of a tree.
 - `DynamicKVCache` is a `KVCache` with equally long rows, as many as the first update has.
+- `CopiedRows` have the states of a `KVCache` of another class.
 """
 
 from abc import ABC, abstractmethod

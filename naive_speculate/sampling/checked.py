@@ -27,9 +27,9 @@ def checked(prefix: str = "") -> Callable[[type[T]], type[T]]:
         construct = made.__init__
 
         @wraps(construct)
-        def __init__(self: Any, *args: Any, **given: Any) -> None:
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             try:
-                construct(self, *args, **given)
+                construct(self, *args, **kwargs)
             except ValidationError as error:
                 raise _one_line(made, prefix, error) from None
 
@@ -52,10 +52,10 @@ def _one_line(cls: Any, prefix: str, error: ValidationError) -> Exception:
     if first["type"] == "missing":
         return TypeError(f"{cls.__name__} needs {name!r}")
     must = allowed(cls.__pydantic_fields__[name])
-    return ValueError(f"{prefix}{name} must be {must}, got {_given(first['input'])}")
+    return ValueError(f"{prefix}{name} must be {must}, got {_shown(first['input'])}")
 
 
-def _given(value: object) -> str:
+def _shown(value: object) -> str:
     """The value; of a long list its number of entries and the longest one, not a part."""
     written = repr(value)
     if len(written) <= _MOST_SHOWN or not isinstance(value, list | tuple) or not value:
@@ -68,6 +68,6 @@ def _given(value: object) -> str:
 def allowed(field: Any) -> str:
     """What a field may be: the description of its type, or of the part of a union that has one."""
     parts = (field.annotation, *get_args(field.annotation))
-    found = [field, *(info for part in parts for info in getattr(part, "__metadata__", ()))]
-    texts = [text for info in found if (text := getattr(info, "description", None))]
+    annotations = [field, *(info for part in parts for info in getattr(part, "__metadata__", ()))]
+    texts = [text for info in annotations if (text := getattr(info, "description", None))]
     return texts[0] if texts else "True or False" if bool in parts else "of another type"

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from textwrap import fill
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -83,6 +84,19 @@ def options_of(cls: Any) -> dict[str, Option]:
     }
 
 
+@cache
+def lists_of(cls: Any) -> dict[str, tuple[type, bool]]:
+    """The fields of a class that are lists, by name: the type of their entries, and whether an
+    entry may stand for a list of itself."""
+    hints = get_type_hints(cls, include_extras=True)
+    parts = {each.name: list(_parts(hints[each.name])) for each in fields(cls)}
+    return {
+        name: (items, items in of_field)
+        for name, of_field in parts.items()
+        if (items := _items(of_field)) is not None
+    }
+
+
 def documented(cls: type[T]) -> type[T]:
     """Add the options to a class's docstring, as attributes."""
     rows = [
@@ -131,9 +145,15 @@ def _completed(option: Option, hint: Any, limits: str) -> Option:
         between=option.between if option.step is None else option.between or _range(parts, option),
         among=among,
         form=form,
-        items=next(_parts(get_args(first)[0])) if form is Sequence else None,
+        items=_items(types),
         limits=limits,
     )
+
+
+def _items(types: Sequence[Any]) -> Any:
+    """The type of the entries of the list among these types; None if there is none."""
+    sequences = (each for each in types if get_origin(each) is Sequence)
+    return next((next(_parts(get_args(each)[0])) for each in sequences), None)
 
 
 def _parts(hint: Any) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from naive_speculate.sampling.checked import Real, checked
 from naive_speculate.sampling.guided import GuidedDecodingParams
-from naive_speculate.sampling.options import documented, option
+from naive_speculate.sampling.options import documented, lists_of, option
 from naive_speculate.sampling.words import WordList, word_list
 
 LogitsProcessor = (
@@ -62,7 +62,6 @@ _Processors = Annotated[Sequence[Callable[..., Any]], Field(description="a list 
 _Guided = Annotated[
     GuidedDecodingParams, Field(description="GuidedDecodingParams or a mapping of its fields")
 ]
-_LISTS = ("stop", "stop_token_ids", "bad_words", "logits_processors", "allowed_token_ids")
 
 
 @documented
@@ -192,20 +191,18 @@ class SamplingParams:
 
     @field_validator("*", mode="before")
     @classmethod
-    def _in_usual_form(cls, value: Any, info: ValidationInfo) -> Any:
+    def _in_usual_form(cls: Any, value: Any, info: ValidationInfo) -> Any:
         """A field in one form, whichever of vLLM's forms it was given in."""
         value, name = _plain(value), info.field_name
-        if name in _LISTS and not (value is None and name == "allowed_token_ids"):
-            value = (
-                [value]
-                if name == "stop" and isinstance(value, str)
-                else ()
-                if value is None
-                else value
-            )
+        if name in (lists := lists_of(cls)):
+            items, alone = lists[name]
+            if value is None:
+                value = cls.__dataclass_fields__[name].default
+            elif alone and isinstance(value, items):
+                value = [value]
             if not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable):
                 value = tuple(map(_plain, value))
-                for text in value if name in ("stop", "bad_words") else ():
+                for text in value if items is str else ():
                     check_unicode(str(name), str(text))
         elif name == "logit_bias" and isinstance(value, Mapping):
             return {_token(token): _plain(bias) for token, bias in value.items()}

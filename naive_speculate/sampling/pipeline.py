@@ -157,8 +157,8 @@ class LogitsPipeline:
         self._ban(row, history)
         yield None, row
         for processor, takes_prompt in self._processors:
-            given, shape = [list(self._prompt)] if takes_prompt else [], row.shape
-            row = processor(*given, list(history), row)
+            prompt, shape = [list(self._prompt)] if takes_prompt else [], row.shape
+            row = processor(*prompt, list(history), row)
             if not isinstance(row, torch.Tensor) or row.shape != shape:
                 raise ValueError(
                     f"logits_processors: {processor!r} must return logits of shape {list(shape)}"
@@ -183,9 +183,9 @@ class LogitsPipeline:
     def _penalise(self, row: torch.Tensor, history: list[int]) -> None:
         generated = self._counts(history).to(row.device)
         if self.params.repetition_penalty != 1:
-            seen = self._of_prompt.to(row.device) + generated > 0
+            used = self._of_prompt.to(row.device) + generated > 0
             penalty = self.params.repetition_penalty
-            row.copy_(torch.where(seen, torch.where(row > 0, row / penalty, row * penalty), row))
+            row.copy_(torch.where(used, torch.where(row > 0, row / penalty, row * penalty), row))
         row -= self.params.frequency_penalty * generated
         row -= self.params.presence_penalty * (generated > 0)
 
@@ -222,12 +222,12 @@ class LogitsPipeline:
             left[self._stops] = False
         if not left.any():
             words = list(params.bad_words or [])
-            given = (
+            options = (
                 f"allowed_token_ids={list(params.allowed_token_ids or [])!r:.80},"
                 f" bad_words={words!r:.80}"
             )
             raise ValueError(
-                f"no token is left to generate with {given}, min_tokens={params.min_tokens}"
+                f"no token is left to generate with {options}, min_tokens={params.min_tokens}"
             )
         return bias
 

@@ -157,7 +157,7 @@ class FilterTable:
         self._texts, self._tokens = [text for text, _ in spelled], [token for _, token in spelled]
         self._inside = [token for token, form in self._bytes.items() if form[0] & 0xC0 == 0x80]
         self._alone = {
-            start: {token for text, token in spelled if self._found(start + text)}
+            start: {token for text, token in spelled if self._contains_word(start + text)}
             for start in ("", _LETTER)
         }
         self.after = lru_cache(maxsize=1 << 16)(self._after)
@@ -191,7 +191,7 @@ class FilterTable:
                 continue
             after = bisect(self._texts, prefix + _LAST, first, last)
             text = normalized(end.text + prefix)
-            if self._found(text, end.text):
+            if self._contains_word(text, end.text):
                 yield from (
                     token for token in self._tokens[first:after] if self._completes(end, token)
                 )
@@ -200,11 +200,11 @@ class FilterTable:
             first = after
 
     def _completes(self, end: End, token: int) -> bool:
-        return self._found(
+        return self._contains_word(
             end.text + (end.rest + self._bytes[token]).decode(errors="replace"), end.text
         )
 
-    def _found(self, text: str, before: str = "") -> bool:
+    def _contains_word(self, text: str, before: str = "") -> bool:
         """Whether a text has listed words that `before` has not."""
         return bool(self._words.places(text) - self._words.places(before))
 

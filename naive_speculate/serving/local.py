@@ -3,7 +3,8 @@ and leave between steps."""
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +17,7 @@ from naive_speculate.serving.protocol import (
     ANONYMOUS,
     FULL,
     STOPPING,
+    About,
     Deliver,
     Engine,
     Item,
@@ -25,7 +27,7 @@ from naive_speculate.serving.protocol import (
     Unavailable,
 )
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
-from naive_speculate.serving.turns import GROUPS, TOO_MANY, Job, Turns, by_turns
+from naive_speculate.serving.turns import GROUPS, TOO_MANY, Job, Turns, by_turns, num_rows
 from naive_speculate.speculate.batch import Batch, PartialStepError, Records
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -37,19 +39,30 @@ _SPARE = 0.5
 """Share of spare rows. A reader with less than its share of the rows gets a spare one at once;
 other addresses than the one with most rows get the same number again. Such rows take turns and
 keep their memory."""
-_LOOK_SECONDS = 0.05  # poll interval while all readers lag
+_LOOK_SECONDS = 0.05  # poll interval while all readers lag, or while the decoder is loaded
 STUCK_SECONDS = 60.0  # a longer step counts as no progress
 CLOSE_SECONDS = 3.0  # most time that `close` waits for the current step
 _BROKEN = "The decoder no longer works. The server needs to be started again."
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A decoder that its engine loads after it was made."""
+
+    load: Callable[[], SpeculativeDecoder]
+    about: About  # what the engine is expected to report once loaded
+    loading: str  # why it decodes nothing meanwhile, for visitors
+    on_demand: bool = False  # whether the first run loads it
 
 
 @dataclass(eq=False, kw_only=True)
 class _Job(Job):
     """A run, and the receiver of its events; also the cancel flag of its rows."""
 
+    request: Request
     cancel: CancelFlag
     receive: Deliver
-    run: Run = field(default_factory=lambda: Run((), ()))
+    run: Run = field(default_factory=lambda: Run((), ()))  # no rows until it is prepared
     turn: int = 0  # the step in which it was last stepped
     begun: float = 0.0  # when it got its rows
     left: bool = False  # it must end: the reader fails or reads too slowly, or the engine stops
@@ -73,12 +86,14 @@ class LocalEngine(Engine):
     Draws and distributions are per sequence, so each request gets the same text as alone. At
     most `max_rows` sequences are stepped together, and `max_waiting` wait. If a step fails, its
     sequences are stepped again in halves, so that only sequences that fail alone end with an
-    error.
+    error. Runs wait for a decoder that is loaded `Later`.
     """
+
+    decoder: SpeculativeDecoder  # once loaded
 
     def __init__(
         self,
-        decoder: SpeculativeDecoder,
+        decoder: SpeculativeDecoder | Later,
         *,
         max_rows: int = MAX_ROWS,
         max_waiting: int = MAX_WAITING,
@@ -86,8 +101,9 @@ class LocalEngine(Engine):
     ) -> None:
         if max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, got {max_rows}")
-        self.decoder = decoder
-        self.about = about(decoder, max_rows)
+        self._later = decoder if isinstance(decoder, Later) else None
+        self.loaded = False
+        self._asked = not (self._later and self._later.on_demand)  # whether it shall be loaded
         self._max_rows = max_rows
         self._max_prompt_tokens = max_prompt_tokens
         self._max_waiting = max_waiting
@@ -97,52 +113,86 @@ class LocalEngine(Engine):
         self._turn = 0
         self._moved = time.monotonic()  # when the last step began
         self._run_seconds: float | None = None
+        if isinstance(decoder, Later):
+            self.about = decoder.about
+        else:
+            self._has(decoder)
         self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
         self._thread.start()
 
     def start(
         self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
     ) -> None:
-        """Decode a request (see `Engine`); checked here, in the caller's thread."""
-        job = _Job(reader, cancel=cancel, receive=deliver)
-        job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
-        job.num_rows = len(job.run.going_on)
+        """Decode a request (see `Engine`); checked here, in the caller's thread, or once the
+        decoder is loaded."""
+        rows = request.params.num_sequences
+        job = _Job(reader, num_rows=rows, request=request, cancel=cancel, receive=deliver)
+        if self.loaded:
+            self._prepare(job)
         with self._changed:
             if self._reason:
                 raise Unavailable(self._reason)
+            if self.loaded and not job.run.rows:  # it was loaded just now
+                self._prepare(job)
             dropped = self._jobs.add(job, self._max_waiting)
             if dropped is job:
-                raise Unavailable(FULL.format(sum(each.num_rows for each in self._jobs.waiting)))
+                raise Unavailable(FULL.format(num_rows(self._jobs.waiting)))
+            asked, self._asked = self._asked, True
             self._changed.notify()
         if dropped is not None:
             dropped.deliver(Unavailable(TOO_MANY))
+        if not asked:
+            threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether the first run loads the decoder, unless `load_decoder` does before."""
+        return self._later is not None and self._later.on_demand
+
+    @property
+    def loading(self) -> bool:
+        """Whether the decoder will be loaded without another request."""
+        return self._asked and not (self.loaded or self._reason)
+
+    def load_decoder(self) -> None:
+        """Load a decoder that is loaded `Later`. Raises what its loading raises; the runs that
+        wait then end with that error."""
+        self._asked = True
+        try:
+            if self._later is not None:
+                self._has(self._later.load())
+        except Exception as error:
+            with self._changed:
+                self._reason = str(error) or type(error).__name__
+                self._changed.notify()
+            raise
 
     def waiting_before(self, reader: Reader) -> int | None:
         with self._changed:
-            if self._rows() < self._max_rows:
+            if not self.loaded:
+                return num_rows(self._jobs.waiting)
+            if num_rows(self._jobs.running) < self._max_rows:
                 return None
             new = Job(reader)
             order = self._jobs.order([*self._jobs, new])
             before = order[: order.index(new)]
-            if self._may_join(reader, 1, 1 + sum(job.num_rows for job in before)):
+            if self._may_join(reader, 1, 1 + num_rows(before)):
                 return None
-            return sum(job.num_rows for job in before if job in self._jobs.waiting)
+            return num_rows([job for job in before if job in self._jobs.waiting])
 
     def load(self) -> Load:
         with self._changed:
-            running, waiting = (
-                sum(len(job.run.rows) for job in jobs)
-                for jobs in (self._jobs.running, self._jobs.waiting)
-            )
             still = time.monotonic() - self._moved if self._jobs.running else 0.0
             reason = self._reason
             if stuck := not reason and still > STUCK_SECONDS:
                 reason = f"The decoder has made no progress for {still:.0f} seconds."
+            if self._later is not None and self.loading:
+                reason = self._later.loading
             return Load(
                 not reason,
-                running,
-                waiting,
-                self._max_rows,
+                sum(len(job.run.rows) for job in self._jobs.running),
+                num_rows(self._jobs.waiting),
+                self._max_rows if self.loaded or not reason else 0,
                 reason=reason,
                 stuck=stuck,
                 run_seconds=self._run_seconds,
@@ -156,16 +206,63 @@ class LocalEngine(Engine):
             self._changed.notify()
         self._thread.join(CLOSE_SECONDS)
 
+    def _has(self, decoder: SpeculativeDecoder) -> None:
+        with self._changed:
+            self.decoder, self.about = decoder, about(decoder, self._max_rows)
+            self.loaded = True
+            self._changed.notify()
+
+    def _load_on_demand(self) -> None:
+        with suppress(Exception):  # the runs that wait end with it
+            self.load_decoder()
+
+    def _prepare(self, job: _Job) -> None:
+        """Check a job's request and make its run; raises ValueError (see `prepare`)."""
+        job.run = prepare(self.decoder, job.request, job, self._max_rows, self._max_prompt_tokens)
+        job.num_rows = len(job.run.going_on)
+
     def _work(self) -> None:
         try:
-            with torch.no_grad():  # once for all steps
-                self._decode()
+            if self._is_loaded():
+                with torch.no_grad():  # once for all steps
+                    self._decode()
         finally:
             with self._changed:
                 self._reason = self._reason or _BROKEN
                 left, self._jobs = self._jobs, Turns()
             for job in left:
-                job.deliver(Unavailable(_BROKEN))
+                job.deliver(Unavailable(self._reason))
+
+    def _is_loaded(self) -> bool:
+        """Whether the decoder is loaded; waits for that, while cancelled jobs end, and prepares
+        the jobs that wait."""
+        while True:
+            with self._changed:
+                if self.loaded or self._reason:
+                    unprepared = [job for job in self._jobs if not job.run.rows]
+                    break
+                cancelled = [job for job in self._jobs if job.is_set() and self._withdraw(job)]
+                if not cancelled:
+                    self._changed.wait(_LOOK_SECONDS if self._jobs else None)
+            for job in cancelled:
+                job.deliver(None)
+        if not self.loaded:
+            return False
+        for job in unprepared:
+            try:
+                self._prepare(job)
+            except Exception as error:
+                with self._changed:
+                    withdrawn = self._withdraw(job)
+                if withdrawn:
+                    job.deliver(error)
+        return True
+
+    def _withdraw(self, job: _Job) -> bool:
+        """Remove a job from those that wait. Whether it was one of them; else it was refused."""
+        waits = job in self._jobs.waiting
+        self._jobs.waiting = [each for each in self._jobs.waiting if each is not job]
+        return waits
 
     def _decode(self) -> None:
         batch = self.decoder.new_batch()
@@ -200,9 +297,9 @@ class LocalEngine(Engine):
                     held = time.monotonic() - job.begun
                     before = held if self._run_seconds is None else self._run_seconds
                     self._run_seconds = 0.8 * before + 0.2 * held
-            for job, found in zip(stepped, events, strict=True):
-                if found:
-                    job.deliver(found)
+            for job, new in zip(stepped, events, strict=True):
+                if new:
+                    job.deliver(new)
                 if job.run.over:
                     job.deliver(None)
             if self._reason == _BROKEN:
@@ -222,8 +319,8 @@ class LocalEngine(Engine):
             if job in running:
                 continue
             if not job.is_set():
-                room = not full and self._rows() + size <= self._max_rows
-                if not (room or self._may_join(job.reader, size, ahead)):
+                fits = not full and num_rows(self._jobs.running) + size <= self._max_rows
+                if not (fits or self._may_join(job.reader, size, ahead)):
                     full = True
                     if lagging:
                         lagging.pop(0).left = True
@@ -238,16 +335,12 @@ class LocalEngine(Engine):
         spare = max(1, int(_SPARE * self._max_rows))
         most = self._max_rows + spare
         address, session = (
-            sum(job.num_rows for job in self._jobs.running if group(job.reader) == group(reader))
+            num_rows(job for job in self._jobs.running if group(job.reader) == group(reader))
             for group in GROUPS
         )
         if session and ahead > self._max_rows:
             return False
-        return address + size <= most and self._rows() + size <= most + spare
-
-    def _rows(self) -> int:
-        """Number of rows of running jobs."""
-        return sum(job.num_rows for job in self._jobs.running)
+        return address + size <= most and num_rows(self._jobs.running) + size <= most + spare
 
     def _chosen(self) -> list[_Job]:
         """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader

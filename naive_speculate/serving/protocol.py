@@ -143,8 +143,8 @@ def _read(start: Callable[[CancelFlag, Deliver], None], flag: ReaderFlag) -> Ite
             items = [unread.get()]
             while not unread.empty():
                 items.append(unread.get())
-            if found := [event for events in items if isinstance(events, list) for event in events]:
-                yield found
+            if new := [event for events in items if isinstance(events, list) for event in events]:
+                yield new
             end = items[-1]
             if isinstance(end, Exception):
                 raise end

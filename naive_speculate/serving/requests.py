@@ -47,9 +47,9 @@ def prepare(
             f"n and best_of may be {max_rows} here, got n={request.params.n} and"
             f" best_of={request.params.best_of}"
         )
-    most, room = MAX_PROMPT_CHARACTERS, decoder.admission.max_positions
-    if room is not None and request.params.truncate_prompt_tokens is None:
-        most = min(most, CHARACTERS_PER_TOKEN * room)
+    most, positions = MAX_PROMPT_CHARACTERS, decoder.admission.max_positions
+    if positions is not None and request.params.truncate_prompt_tokens is None:
+        most = min(most, CHARACTERS_PER_TOKEN * positions)
     if len(request.prompt) > most:
         raise ValueError(f"prompt has {len(request.prompt)} characters, {most} are allowed here")
     run = decoder.prepare(request, cancel)

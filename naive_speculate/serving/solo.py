@@ -113,19 +113,19 @@ class SoloEngine(Engine):
                 if ended:
                     Path(flag).unlink(missing_ok=True)
                 try:
-                    found = unread.get(timeout=_LOOK_SECONDS)
+                    item = unread.get(timeout=_LOOK_SECONDS)
                 except Empty:
                     if not ended or delivered.begun:
                         continue
                     # It has not started yet; when it does, the file is gone.
-                    found = _rest(run, delivered, FinishReason.CANCELLED)
-                if isinstance(found, Unavailable) and not delivered.begun:
-                    raise found
-                if not isinstance(found, list):
-                    message = CUT_OFF if found is None else explain(found)
-                    found = _rest(run, delivered, FinishReason.ERROR, message)
-                delivered.add(found)
-                yield found
+                    item = _rest(run, delivered, FinishReason.CANCELLED)
+                if isinstance(item, Unavailable) and not delivered.begun:
+                    raise item
+                if not isinstance(item, list):
+                    message = CUT_OFF if item is None else explain(item)
+                    item = _rest(run, delivered, FinishReason.ERROR, message)
+                delivered.add(item)
+                yield item
         finally:
             Path(flag).unlink(missing_ok=True)
             with self._lock:

@@ -38,6 +38,11 @@ T = TypeVar("T", bound=Job)
 R = TypeVar("R")
 
 
+def num_rows(jobs: Iterable[Job]) -> int:
+    """How many places these jobs take."""
+    return sum(job.num_rows for job in jobs)
+
+
 def by_turns(
     jobs: Iterable[T],
     key: Callable[[T], int] = lambda job: job.number,

@@ -14,6 +14,7 @@ from naive_speculate.serving.protocol import (
     Engine,
     Item,
     Reader,
+    ReaderFlag,
     Request,
     Unavailable,
     submitted,
@@ -69,7 +70,8 @@ class Visit:
                         self.add(event, since)
                 elif item is None:
                     item = None if self.message is None else Trouble(self.message)
-                    end("abandoned" if getattr(cancel, "left", False) else self.outcome)
+                    left = isinstance(cancel, ReaderFlag) and cancel.left
+                    end("abandoned" if left else self.outcome)
                 else:
                     item = for_visitor(item)
                     end("refused" if self.wait_seconds is None else "error")

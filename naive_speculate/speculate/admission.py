@@ -18,6 +18,7 @@ from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.sampling.words import FilterTable, WordFilter, WordList, word_list
+from naive_speculate.speculate.chat import in_template, messages_of, words_of
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
 from naive_speculate.speculate.request import MAX_DRAFT_TOKENS, GivenDraft, Prompt, Request
 from naive_speculate.speculate.run import Run
@@ -47,7 +48,7 @@ class _Plan(NamedTuple):
     drafting: type[BatchDrafter] | None  # its class; None where nothing is drafted
     size: int | None  # draft tokens per step; None for "auto"
     tree: tuple[int, ...] | None  # the children of a node by depth, where it drafts trees
-    given: GivenDraft | None  # a user-supplied draft, in token ids
+    given_draft: GivenDraft | None  # a user-supplied draft, in token ids
 
 
 class _Limits(NamedTuple):
@@ -138,7 +139,7 @@ class Admission:
                 repeats=windows.repeat,
                 draft_sampling=request.draft_sampling,
                 tree=plan.tree,
-                given_draft=plan.given,
+                given_draft=plan.given_draft,
             )
             rows.append(row)
         return Run(rows, self._emitters(request, rows, plan, seed, windows.costs))
@@ -147,12 +148,12 @@ class Admission:
         self, request: Request, token_ids: list[int], verifier: Verifier, drafter: str
     ) -> "_Plan":
         """What is drafted; the prompt's token ids are checked."""
-        given = self._given(request, token_ids, verifier.greedy)
+        draft = self._given_draft(request, token_ids, verifier.greedy)
         tree = self._tree(request, drafter, verifier)
         size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)
         size = size if tree is None else len(tree)
         drafting = drafter_for(drafter, self.pair) if size != 0 else None
-        return _Plan(verifier, drafter, drafting, size, tree, given)
+        return _Plan(verifier, drafter, drafting, size, tree, draft)
 
     def _limits(self, params: SamplingParams, num_prompt_tokens: int) -> "_Limits":
         """Where the sequences end."""
@@ -168,7 +169,7 @@ class Admission:
         shrinks = (
             request.shrink_in_batch
             and (greedy or not repeats)
-            and plan.given is None
+            and plan.given_draft is None
             and plan.tree is None
         )
         learned = (
@@ -221,11 +222,13 @@ class Admission:
             "detail": request.detail,
             "lossy": not params.greedy and (verifier.lossy or verifier.greedy),
         }
+        texts = self.vocabulary.texts(rows[0].prompt_token_ids)
         started = Event(
             EventKind.STARTED,
             prompt=request.prompt if isinstance(request.prompt, str) else None,
             prompt_token_ids=rows[0].prompt_token_ids,
-            prompt_texts=self.vocabulary.texts(rows[0].prompt_token_ids),
+            prompt_texts=texts,
+            prompt_words=words_of(pair.tokenizer, request.prompt, texts, chat=request.chat),
             settings=settings,
             seed=seed,
             models=pair.names,
@@ -262,7 +265,7 @@ class Admission:
             )
         return token_ids
 
-    def _given(self, request: Request, history: list[int], greedy: bool) -> GivenDraft | None:
+    def _given_draft(self, request: Request, history: list[int], greedy: bool) -> GivenDraft | None:
         """A user-supplied draft that continues a text, checked, in token ids."""
         if request.given_draft is None:
             return None
@@ -310,29 +313,11 @@ class Admission:
 
     def _as_chat(self, prompt: Prompt) -> list[int]:
         """Token ids of a text, or of messages, in the tokenizer's chat template."""
-        given = [prompt] if isinstance(prompt, str) else list(prompt)
-        if not isinstance(prompt, str) and not any(isinstance(each, Mapping) for each in given):
-            raise ValueError(
-                f"chat=True needs a prompt of text or messages, got {len(given)} token ids"
-            )
-        if not prompt:
-            raise ValueError("prompt is empty")
+        messages = messages_of(prompt)
         if not self.has_chat_template:
             needing = "chat=True" if isinstance(prompt, str) else "a prompt of messages"
             raise ValueError(f"{needing} needs a chat template, and this pair's tokenizer has none")
-        messages = [_message(each, index) for index, each in enumerate(given)]
-        try:
-            return list(
-                self.pair.tokenizer.apply_chat_template(
-                    messages, add_generation_prompt=True, return_dict=False
-                )
-            )
-        except Exception as error:  # a template is a program, which may fail in any way
-            said = " ".join(str(error).split())
-            raise ValueError(
-                f"chat=True: the tokenizer's chat template fails: {type(error).__name__}:"
-                f" {said:.300}"
-            ) from None
+        return in_template(self.pair.tokenizer, messages)
 
     def _drafter(self, request: Request) -> str:
         """The name of what drafts; where nothing is drafted, the pair may lack what it needs."""
@@ -342,13 +327,13 @@ class Admission:
         name = self.pair.default_drafter if name is None else name
         if not isinstance(name, str) or name not in DRAFTERS:
             raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, got {name!r:.80}")
-        given = request.given_draft is not None
-        drafting = "model" if given else name  # which draws where the user leaves it to it
-        if (given or request.num_draft_tokens != 0) and (
+        has_draft = request.given_draft is not None
+        drafting = "model" if has_draft else name  # which draws where the user leaves it to it
+        if (has_draft or request.num_draft_tokens != 0) and (
             obstacle := DRAFTERS[drafting].obstacle(self.pair)
         ) is not None:
             raise ValueError(f"drafter is {drafting!r}, but {obstacle}")
-        return GIVEN if given else name
+        return GIVEN if has_draft else name
 
     def _tree(self, request: Request, drafter: str, verifier: Verifier) -> tuple[int, ...] | None:
         """The children of a node by depth, checked; None where no trees are drafted."""
@@ -358,25 +343,25 @@ class Admission:
         shape = parse_tree(tree)
         if request.num_draft_tokens == 0:
             return None
-        given = f"tree={tree!r} needs"
+        needs = f"tree={tree!r} needs"
         if not (drafting := drafter_for(drafter, self.pair)).drafts_trees:
             raise ValueError(
-                f"{given} the drafter 'head', or 'model' with the target's tokens, got {drafter!r}"
+                f"{needs} the drafter 'head', or 'model' with the target's tokens, got {drafter!r}"
             )
         if not verifier.greedy and verifier is not VERIFIERS[VerifyStrategy.SPECULATIVE_SAMPLING]:
             raise ValueError(
-                f"{given} verify_strategy 'speculative_sampling', got"
+                f"{needs} verify_strategy 'speculative_sampling', got"
                 f" {str(request.verify_strategy)!r}"
             )
         if request.draft_confidence is not None:
-            raise ValueError(f"{given} draft_confidence None, got {request.draft_confidence}")
+            raise ValueError(f"{needs} draft_confidence None, got {request.draft_confidence}")
         for model in (
             self.pair.target,
             self.pair.drafting if drafting.head_of(self.pair) is None else None,
         ):
-            if model is not None and not getattr(model, "takes_trees", False):
+            if model is not None and not as_batch_model(model).takes_trees:
                 raise ValueError(
-                    f"{given} a model that computes a tree in one pass, {type(model).__name__}"
+                    f"{needs} a model that computes a tree in one pass, {type(model).__name__}"
                     " does not"
                 )
         return shape
@@ -423,8 +408,8 @@ class Admission:
             )
         return min(limits)
 
-    def _filter(self, given: str | WordList) -> FilterTable:
-        words = word_list(given)
+    def _filter(self, filter_words: str | WordList) -> FilterTable:
+        words = word_list(filter_words)
         if self.pair.tokenizer is None:
             raise ValueError(
                 f"filter_words={words.name!r} needs a tokenizer, and this pair has none"
@@ -451,17 +436,3 @@ class Admission:
 def _stop_strings(params: SamplingParams) -> StopStrings | None:
     """What looks for a sequence's stop strings."""
     return StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None
-
-
-def _message(given: Any, index: int) -> dict[str, Any]:
-    """A message of a conversation, checked; a text is the user's."""
-    if isinstance(given, str):
-        given = {"role": "user", "content": given}
-    if not isinstance(given, Mapping) or not all(
-        isinstance(given.get(name), str) for name in ("role", "content")
-    ):
-        raise ValueError(
-            f"prompt[{index}] must be a message with role and content as text, got {given!r:.80}"
-        )
-    check_unicode("prompt", given["content"])
-    return dict(given)

@@ -17,8 +17,8 @@ from naive_speculate.speculate.rules import Verdict, Verifier, best, count_leadi
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import JudgedTree
 
-Propose = Callable[[Sequence[SequenceState]], Proposal]  # see `Batch.propose`
-# see `Batch.score`
+Propose = Callable[[Sequence[SequenceState]], Proposal]  # see `Runner.propose`
+# see `Runner.score`
 Score = Callable[[Sequence[SequenceState], Proposal], tuple[torch.Tensor, torch.Tensor | None]]
 
 
@@ -43,11 +43,11 @@ class Distributions(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What happened in a step, still on the device. `observe` derives everything else from it."""
+    """The result of a step, still on the device. `outcomes_of` derives everything else from it."""
 
     draft: Proposal  # the draft windows
     logits: torch.Tensor  # the target's, shape `[batch_size, k + 1, vocab_size]`
-    # hidden states of the target at the same tokens; see `Batch.score`
+    # hidden states of the target at the same tokens; see `Runner.score`
     features: torch.Tensor | None
     p: Distributions  # the target's distributions
     r: torch.Tensor  # the uniform draws, float64, shape `[batch_size, k]`

@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Self
 
-from naive_speculate.costs import CostTable, LearnedCosts
+from naive_speculate.costs import AcceptanceRate, CostTable, LearnedCosts
 from naive_speculate.theory import all_accepted, expected_by_window, speedups
 
 MAX_AUTO_WINDOW = 16
@@ -120,17 +120,12 @@ class AutoWindow(Window):
         self._least = least_confidence or 0.0
         # Pseudo-counts: acceptance rates are initialised with the priors.
         prior = _GREEDY_PRIOR if greedy else _DRAWN_PRIOR
-        trust, any_prior, self._memory = _TRUST, _PRIOR_OF_ANY, _MEMORY
+        trust, any_prior, memory = _TRUST, _PRIOR_OF_ANY, _MEMORY
         if not self.costs.draft:
-            prior, trust, any_prior, self._memory = (
-                _COPY_PRIOR,
-                _COPY_TRUST,
-                _PRIOR_OF_COPIES,
-                _COPY_MEMORY,
-            )
-        self._kept = [trust * share for share in prior]
-        self._seen = [trust] * len(prior)
-        self._any_kept, self._any_seen = trust * any_prior, trust
+            prior, any_prior = _COPY_PRIOR, _PRIOR_OF_COPIES
+            trust, memory = _COPY_TRUST, _COPY_MEMORY
+        self._rates = [AcceptanceRate(rate, trust, memory) for rate in prior]
+        self._rate_of_any = AcceptanceRate(any_prior, trust, memory)
         self._steps_without_drafts = 0
         self._window: list[int] = []
         self._tokens: list[float] = []
@@ -147,8 +142,7 @@ class AutoWindow(Window):
             self._use(
                 self._alone if self._alone and num_rows == 1 else self._learned.table(num_rows)
             )
-        share = self._any_kept / self._any_seen
-        self._tokens = expected_by_window(all_accepted(share, MAX_AUTO_WINDOW))
+        self._tokens = expected_by_window(all_accepted(self._rate_of_any.value, MAX_AUTO_WINDOW))
         self._rate = max(speedups(self._tokens, self._step_costs)[1:])
         if self._pays() or self._steps_without_drafts >= _PROBE_EVERY:
             self._steps_without_drafts = 0
@@ -159,16 +153,13 @@ class AutoWindow(Window):
     def should_continue(self, confidence: float) -> bool:
         bucket = sum(confidence >= edge for edge in _BUCKETS)
         self._window.append(bucket)
-        self._reach *= self._kept[bucket] / self._seen[bucket]
+        self._reach *= self._rates[bucket].value
         return confidence >= self._least and self._pays()
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
         for index, bucket in enumerate(self._window[:num_judged]):
-            kept = index < num_accepted
-            self._seen[bucket] = self._memory * self._seen[bucket] + 1
-            self._kept[bucket] = self._memory * self._kept[bucket] + kept
-            self._any_seen = self._memory * self._any_seen + 1
-            self._any_kept = self._memory * self._any_kept + kept
+            for rate in (self._rates[bucket], self._rate_of_any):
+                rate.add(index < num_accepted)
 
     def _use(self, costs: CostTable) -> None:
         self.costs = costs = replace(costs, draft=0.0) if self._copies else costs

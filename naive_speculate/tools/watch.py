@@ -31,27 +31,21 @@ from naive_speculate.tools.watch_kinds import check_options, drafter_of, models_
 _OF_DRAWS = ("top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits")
 _OTHERS = (
     *_OF_DRAWS,
-    *(
-        "no_repeat_ngram_size",
-        "encoder_repetition_penalty",
-        "encoder_no_repeat_ngram_size",
-        "bad_words_ids",
-        "sequence_bias",
-    ),
-    *(
-        "suppress_tokens",
-        "begin_suppress_tokens",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "guidance_scale",
-    ),
-    *(
-        "exponential_decay_length_penalty",
-        "remove_invalid_values",
-        "watermarking_config",
-        "max_time",
-        "token_healing",
-    ),
+    "no_repeat_ngram_size",
+    "encoder_repetition_penalty",
+    "encoder_no_repeat_ngram_size",
+    "bad_words_ids",
+    "sequence_bias",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "guidance_scale",
+    "exponential_decay_length_penalty",
+    "remove_invalid_values",
+    "watermarking_config",
+    "max_time",
+    "token_healing",
 )
 """Options of transformers that change the output and have no name in this library, sampling
 options first."""
@@ -169,10 +163,8 @@ class _Recorder:
         self._own_seconds = 0.0  # excluded from reported times
 
     def __enter__(self) -> "_Recorder":
-        self._make, self._model._get_candidate_generator = (
-            self._model._get_candidate_generator,
-            self._generator,
-        )
+        self._make = self._model._get_candidate_generator
+        self._model._get_candidate_generator = self._generator
         self._hook = self._model.register_forward_hook(self._verified)
         self._depth = getattr(self._base().config, "num_hidden_layers", None)
         self._began = time.perf_counter()
@@ -271,10 +263,8 @@ class _Recorder:
         outcome = _outcome(
             self._draft, self._q, scores[0], draws, self._vocabulary.text_of, self.draws_drafts
         )
-        outcome.draft_seconds, outcome.verify_seconds = (
-            self._drafted_at - self._step_began,
-            decided_at - self._drafted_at,
-        )
+        outcome.draft_seconds = self._drafted_at - self._step_began
+        outcome.verify_seconds = decided_at - self._drafted_at
         outcome.total_seconds = ended_at - self._step_began
         token_ids = input_ids[0, self._length :].tolist()
         if outcome.token_ids[: len(token_ids)] != token_ids:
@@ -315,9 +305,8 @@ def _outcome(
     """The verdict of transformers on k draft tokens, from its draws. `draws_drafts`: whether the
     draft tokens were drawn."""
     k, p = len(draft), scores.softmax(dim=-1)
-    if (
-        draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None
-    ):  # Algorithm 1, u ≤ p/q
+    # Algorithm 1, u ≤ p/q
+    if draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None:
         accepted = _leading((draws.uniforms <= draws.ratios).flatten().tolist())
         next_token = int(draws.drawn.flatten()[0])
         accept = draws.ratios.flatten().nan_to_num(0.0, 1.0).clamp_max(1.0).tolist()
@@ -347,13 +336,8 @@ def _outcome(
             "draft_prob": [float(q[index, token]) for index, token in enumerate(draft)],
             "draft_entropy": torch.special.entr(q).sum(dim=-1).tolist(),
             "draft_top": (draft_tops := _tops(q, text_of)),
-            "draft_top_target": [
-                [float(at[one.token_id]) for one in top]
-                for at, top in zip(p, draft_tops, strict=False)
-            ],
-            "target_top_draft": [
-                [float(at[one.token_id]) for one in top] for at, top in zip(q, tops, strict=False)
-            ],
+            "draft_top_target": _probs_of(draft_tops, p),
+            "target_top_draft": _probs_of(tops, q),
         }
         if draws.ratios is not None and draws_drafts:
             values["expected_accept"] = overlap(p[:k], q).tolist()
@@ -375,15 +359,18 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
     return [top_tokens(text_of, tokens, values) for tokens, values in rows]
 
 
+def _probs_of(tops: Sequence[TopTokens], probs: torch.Tensor) -> list[list[float]]:
+    """The other model's probabilities `[rows, vocab_size]` of these tokens, row by row."""
+    return [[float(at[one.token_id]) for one in top] for at, top in zip(probs, tops, strict=False)]
+
+
 def _settings(
     recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The settings of transformers under this library's names; others under `generation_config`."""
     config = recorder.config
-    sampled, judged = (
-        bool(config.do_sample),
-        any(record.outcome.values.get("uniform") for record in recorder.records),
-    )
+    sampled = bool(config.do_sample)
+    judged = any(record.outcome.values.get("uniform") for record in recorder.records)
     max_tokens = config.max_length - num_prompt_tokens
     min_tokens = max(config.min_new_tokens or 0, (config.min_length or 0) - num_prompt_tokens)
     end = config._eos_token_tensor
@@ -431,10 +418,10 @@ def _without_our_names(config: Any) -> dict[str, Any]:
     here."""
     defaults = config._get_default_generation_params()
     names = [name for name in _OTHERS if config.do_sample or name not in _OF_DRAWS]
-    given = {name: getattr(config, name, None) for name in names}
+    values = {name: getattr(config, name, None) for name in names}
     changed = {
         name: value
-        for name, value in given.items()
+        for name, value in values.items()
         if value is not None and value != defaults.get(name)
     }
     return to_jsonable_python(
@@ -453,12 +440,12 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
             f"inputs must be a text, token ids or a tokenizer's output, got {inputs!r:.40}"
         )
     if not isinstance(inputs, Mapping):
-        given = torch.atleast_2d(
+        token_ids = torch.atleast_2d(
             inputs
             if isinstance(inputs, torch.Tensor)
             else torch.tensor(list(inputs), dtype=torch.long)
         )
-        inputs = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+        inputs = {"input_ids": token_ids, "attention_mask": torch.ones_like(token_ids)}
     encoded = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value
         for name, value in inputs.items()

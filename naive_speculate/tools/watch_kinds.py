@@ -32,8 +32,8 @@ def window_of(generator: Any) -> int | None:
     if (size := getattr(generator, "block_size", None)) is not None:
         return int(size) - 1  # the first position of a block is the last token
     for name in ("num_assistant_tokens", "num_output_tokens", "num_mtp_layers"):
-        if found := getattr(generator, name, None):
-            return int(found)
+        if window := getattr(generator, name, None):
+            return int(window)
     return None
 
 
@@ -70,8 +70,8 @@ def _option(model: Any, options: Mapping[str, Any], name: str) -> Any:
     """An option of `generate`: given, or of the given generation configuration, or of the
     model's."""
     configs = (options.get("generation_config"), getattr(model, "generation_config", None))
-    found = (options.get(name), *(getattr(config, name, None) for config in configs))
-    return next((value for value in found if value is not None), None)
+    values = (options.get(name), *(getattr(config, name, None) for config in configs))
+    return next((value for value in values if value is not None), None)
 
 
 def _check_mtp(model: Any) -> None:

@@ -1,5 +1,6 @@
 """Engines on trial: a planted fault is found, and what cannot be tried ends in one line."""
 
+import argparse
 import json
 import stat
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.engines import models
-from benchmarks.engines.__main__ import ADAPTERS, RESULTS
+from benchmarks.engines.__main__ import ADAPTERS, RESULTS, tried
+from benchmarks.engines.compare import compared
 from benchmarks.engines.report import PAGE, report
 from benchmarks.engines.speed import measured
 from benchmarks.engines.trial import (
@@ -87,6 +89,55 @@ def test_an_adapter_that_ends_is_one_line(folder, tmp_path):
     in_this_environment(script, tmp_path)
     with pytest.raises(EngineError, match=r"^ends_ ended with status 3$"):
         running(script, folder, tmp_path).__enter__()
+
+
+def test_an_engine_that_is_missing_is_one_line_and_the_next_one_is_tried(folder, tmp_path):
+    absent, there = tmp_path / "absent_.py", tmp_path / "there_.py"
+    absent.write_text('# /// script\n# requires-python = ">=9.7"\n# ///\n', encoding="utf-8")
+    engine = 'Engine(packages=["torch"], ways=[], rule="None.", source="none.py")'
+    there.write_text(
+        "# /// script\n# dependencies = []\n# ///\nfrom serve import Engine, serve\n"
+        f"serve({engine})\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "serve.py").write_bytes((HERE / "serve.py").read_bytes())
+    in_this_environment(there, tmp_path)
+    (tmp_path / "models").symlink_to(folder)
+    options = argparse.Namespace(work=tmp_path, smallest=None, only=["greedy", "sampled"])
+    before = json.dumps({"sampled": {"T = 1": {"plain": {"biased": False}}}})
+    (tmp_path / "absent.json").write_text(before, encoding="utf-8")
+    lines, status = tried({"absent": absent, "there": there}, tmp_path, options)
+    assert lines == [
+        "absent: could not be tried: it needs Python 9.7, and there is no python9.7 here",
+        "there: 0 verdicts as before",
+    ]
+    assert status == 1
+    assert (tmp_path / "absent.json").read_text(encoding="utf-8") == before
+    assert json.loads((tmp_path / "there.json").read_text(encoding="utf-8"))["rule"] == "None."
+
+
+def test_a_verdict_that_changed_is_named_and_one_that_stays_is_not():
+    said = {"biased": True, "again": {"biased": True}}
+    right, once = {"biased": False}, {"biased": True, "again": {"biased": False}}
+    before = {
+        "greedy": {"draft": {"equal": 5, "texts": 5}},
+        "sampled": {"T = 1": {"plain": right, "draft": said}},
+    }
+    again = {
+        "greedy": {"draft": {"equal": 9, "texts": 9}},
+        "sampled": {"T = 1": {"plain": once, "draft": said}},
+    }
+    assert compared("one", before, again) == ("one: 3 verdicts as before", False)
+    other = {
+        "greedy": {"draft": {"equal": 4, "texts": 5}},
+        "sampled": {"T = 1": {"plain": right}, "T = 2": {"plain": right}},
+    }
+    line, changed = compared("one", before, other)
+    assert changed
+    assert line == (
+        "one: 1 verdicts as before; draft, greedy: equal before, changed now; "
+        "draft, T = 1: biased before, not tried now; plain, T = 2: right (new)"
+    )
 
 
 def test_a_gain_is_the_ratio_of_paired_times_without_the_warm_up():

@@ -15,9 +15,9 @@ TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAni
 """With the first one Gradio gives the fields that it shows for the first time their values once
 more."""
 ALL_TOLD = """() => {
-    const [slider, stage] = [document.querySelector(".ns-slider"),
-      document.querySelector(".ns-stage")];
-    return slider.max > 0 && slider.value === slider.max && stage.dataset.told === slider.max;
+    const { max } = document.querySelector(".ns-slider");
+    const { cursor, told } = document.querySelector(".ns-stage").dataset;
+    return max > 0 && cursor === max && told === max;
 }"""
 
 

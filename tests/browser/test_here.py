@@ -15,7 +15,7 @@ from naive_speculate import SpeculativeDecoder
 from naive_speculate.infer.forward import forward_of
 from naive_speculate.infer.slots import SlotPool
 from naive_speculate.known import KNOWN
-from naive_speculate.serving import Engine, LocalEngine
+from naive_speculate.serving import Later, LocalEngine
 from tests.browser.steps import (
     another_run,
     ended,
@@ -29,22 +29,20 @@ from tests.browser.steps import (
     trace,
 )
 from tests.hosting.http import get, served_here
-from ui.host.catalog import Catalog, ServedPair
-from ui.host.deferred import DeferredEngine, expected
+from ui.host.catalog import LOADING, Catalog, ServedPair, expected
 
 
 @pytest.fixture(scope="module")
 def served(small_decoder: SpeculativeDecoder) -> Iterator[tuple[str, Callable[[], None]]]:
     """A page with one row for runs, and the function that loads its first pair."""
-    ready, engine = threading.Event(), LocalEngine(small_decoder, max_rows=1)
+    ready = threading.Event()
 
-    def make() -> Engine:
+    def wait() -> SpeculativeDecoder:
         ready.wait()
-        return engine
+        return small_decoder
 
-    later = DeferredEngine(
-        "SmolLM2", replace(expected(KNOWN["smollm2"], 4), chat=engine.about.chat), make, 4
-    )
+    about = replace(expected(KNOWN["smollm2"], 4), chat=small_decoder.admission.has_chat_template)
+    later = LocalEngine(Later(wait, about, LOADING.format("SmolLM2")), max_rows=1)
     pairs = {"SmolLM2": ServedPair(later), "other": ServedPair(LocalEngine(small_decoder))}
     catalog = Catalog(pairs, measuring=False, deferred={"SmolLM2": later})
     loading = threading.Thread(target=catalog.load_later)

@@ -74,14 +74,21 @@ def test_without_motion_buttons_show_the_end_of_each_phase_and_a_column_explains
     expect(page.locator(".ns-column.ns-looked")).to_have_attribute("data-index", "0")
 
 
+def slider_is_at(page: Page, step: int) -> None:
+    """At the end of the step of this number, which the clock names."""
+    ends = [n + 1 for n, event in enumerate(Trace.load(SPECULATIVE)) if event.kind == "step"]
+    expect(page.locator(".ns-slider")).to_have_value(str(ends[step - 1]))
+    expect(page.locator(".ns-clock")).to_contain_text(f"step {step} of")
+
+
 def test_it_loops_over_the_steps_until_touched_and_then_each_button_plays_its_step(open_page):
     page = open_page(reduced_motion="no-preference")
     shows(page, 1)
     page.wait_for_function(MOVES)
-    expect(page.locator(".ns-clock")).to_contain_text("step 1 of")
+    slider_is_at(page, 1)
     page.evaluate(HURRY)
     shows(page, 2)
-    expect(page.locator(".ns-clock")).to_contain_text("step 2 of")
+    slider_is_at(page, 2)
     page.get_by_role("tab", name="Explore", exact=True).click()
     page.evaluate(HURRY)
     page.get_by_role("tab", name="Run", exact=True).click()
@@ -90,14 +97,22 @@ def test_it_loops_over_the_steps_until_touched_and_then_each_button_plays_its_st
     replay.get_by_role("button", name="Pause", exact=True).click()
     expect(replay.get_by_role("button", name="Play", exact=True)).to_be_visible()
     assert not page.evaluate(MOVES)
-    last = Trace.load(SPECULATIVE).metrics.num_spec_steps
+    slider_is_at(page, 3)
+    press(page, "One step forward")
+    shows(page, 4)
+    slider_is_at(page, 4)
     press(page, "One step back")
-    shows(page, last - 1)
+    shows(page, 3)
     page.wait_for_function(MOVES)
     page.evaluate(HURRY)
     page.wait_for_function(f"() => !({MOVES})()")
     assert set(page.evaluate(THERE)) == PHASES[-1]
-    expect(page.locator(".ns-clock")).to_contain_text(f"step {last - 1} of")
+    slider_is_at(page, 3)
+    press(page, "Play")
+    shows(page, 4)
+    expect(page.locator(".ns-clock")).to_contain_text("step 4 of")
+    press(page, "To the start")
+    expect(replay.get_by_role("button", name="Play", exact=True)).to_be_visible()
 
 
 def test_the_bars_of_the_race_are_as_long_as_their_times_at_every_width(open_page):

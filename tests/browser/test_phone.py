@@ -9,7 +9,16 @@ from playwright.sync_api import Locator, Page, expect
 from plotly.offline import get_plotlyjs
 
 from naive_speculate import Trace
-from tests.browser.steps import TIP, drawn, ended, run, script, scrolls_sideways, see_chart
+from tests.browser.steps import (
+    TIP,
+    becomes,
+    drawn,
+    ended,
+    run,
+    script,
+    scrolls_sideways,
+    see_chart,
+)
 from tests.browser.test_roll import REDRAW, choose, refused
 from tests.programs import run_program
 from ui.assets import PLOTLY
@@ -183,6 +192,20 @@ def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_
 
 COUNTS = script("counts")
 SHIFTS = script("shifts")
+
+
+@pytest.mark.parametrize("language", ["en", "es", "zh"])
+def test_a_phone_shows_the_whole_step_and_its_buttons_above_the_bar_with_run(open_page, language):
+    page = open_page(f"?lang={language}", width=390, height=844)
+    page.locator(".ns-drawing svg").wait_for()
+    assert becomes(
+        page,
+        """() => {
+            const edges = (name) => document.querySelector(name).getBoundingClientRect();
+            return edges("#prompt").top > 0 && edges(".ns-drawing").top > edges("#prompt").bottom &&
+              edges(".ns-buttons").bottom <= edges(".ns-go").top;
+        }""",
+    )
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])

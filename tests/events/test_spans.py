@@ -49,7 +49,8 @@ def test_a_token_that_a_stop_string_cuts_replaces_no_rejected_draft_token(small_
 
 
 def test_what_a_chat_template_adds_is_no_word_of_the_prompt():
-    started = Event(EventKind.STARTED, prompt="Hi", prompt_texts=["<user>", "H", "i", "</user>"])
+    texts = ["<user>", "H", "i", "</user>"]
+    started = Event(EventKind.STARTED, prompt="Hi", prompt_texts=texts, prompt_words=[(1, 3)])
     found = [(span.text, span.template) for span in spans([started])]
     assert found == [("<user>", True), ("Hi", False), ("</user>", True)]
     assert [to_markup(span).count("data-template") for span in spans([started])] == [1, 0, 1]

@@ -192,7 +192,7 @@ def test_every_run_is_reported_and_prompts_are_logged_where_the_operator_wanted_
     endless = LocalEngine(SpeculativeDecoder(ModelPair(target, draft)))
     records: SimpleQueue[Visit] = SimpleQueue()
     counters = Counters(endless.load)
-    observers = [counters.observe, log_runs(), records.put]  # the last sees that all have heard
+    observers = [counters.count, log_runs(), records.put]  # the last sees that all have heard
     request = Request([1, 2, 3], SamplingParams(max_tokens=30, seed=4), num_draft_tokens=3)
     with caplog.at_level("INFO"):
         trace = Trace(
@@ -248,8 +248,8 @@ def counted() -> str:
     run.add(Event(EventKind.STARTED, prompt_token_ids=[1, 2, 3, 4, 5]), 0.1)
     for step, (drafted, accepted) in enumerate(((4, 3), (4, 1), (4, 1), (0, 0))):
         run.add(Event(EventKind.STEP, step=step, num_draft=drafted, num_accepted=accepted), 0.1)
-    found.observe(run)
-    found.observe(replace(run, outcome="error"))
+    found.count(run)
+    found.count(replace(run, outcome="error"))
     return found.text().decode()
 
 

@@ -24,7 +24,8 @@ from naive_speculate import SamplingParams, Trace
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Load, Request, SoloEngine, Unavailable
 from tests.hosting.http import ask, get
-from ui.host.configuration import read_configuration
+from ui.host.catalog import load_catalog
+from ui.host.configuration import Configuration, PairChoice, read_configuration
 from ui.host.limits import policy
 from ui.host.operations import Counters, routes
 from ui.host.options import arguments
@@ -246,6 +247,24 @@ def test_decoding_is_wrapped_by_the_package_of_zero_gpu(tiny_decoder):
         trace.token_ids
         == tiny_decoder.generate([1, 2], SamplingParams(max_tokens=9, seed=1)).token_ids
     )
+
+
+def test_on_zero_gpu_a_pair_that_may_be_loaded_later_is_left_out_if_it_cannot_be(
+    monkeypatch, small_pair
+):
+    import spaces  # noqa: F401 - before the variable is set, which is for its own machines
+
+    monkeypatch.setenv("SPACES_ZERO_GPU", "1")
+    target, draft = map(str, small_pair)
+    choices = PairChoice("gone", "no/such/folder", later=True), PairChoice("small", target, draft)
+    catalog = load_catalog(Configuration(pairs=choices, device="cpu"))
+    assert list(catalog.pairs) == ["small"]
+    assert type(catalog.of("").engine) is SoloEngine
+    (notice,) = catalog.notices
+    assert notice.startswith("gone cannot be loaded: ")
+    catalog.close()
+    with pytest.raises(ValueError, match="no/such/folder"):
+        load_catalog(Configuration(pairs=(PairChoice("gone", "no/such/folder"),), device="cpu"))
 
 
 def test_what_zero_gpu_says_to_a_visitor_arrives_as_plain_words():

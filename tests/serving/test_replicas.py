@@ -17,13 +17,14 @@ import ray
 from ray.serve.exceptions import DeploymentUnavailableError
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
-from naive_speculate.events import FinishReason
+from naive_speculate.events import Event, FinishReason
 from naive_speculate.serving import Load, Request, Unavailable
+from naive_speculate.serving.protocol import Reader
 from naive_speculate.serving.ray import cluster as ray_cluster
 from naive_speculate.serving.ray.app import DecoderArgs
 from naive_speculate.serving.ray.engine import RayEngine
 from tests.programs import refusal
-from tests.serving.contract import LONG, PATIENCE, EngineContract
+from tests.serving.contract import LONG, PATIENCE, EngineContract, rest_of
 from ui.host.catalog import join_catalog
 from ui.host.configuration import Configuration
 
@@ -191,6 +192,31 @@ def test_a_request_waits_for_a_full_cluster_and_can_be_cancelled_meanwhile(engin
     assert engine.load().running == engine.load().waiting == 0
 
 
+def test_readers_take_turns_and_the_one_with_most_waiting_runs_makes_room(cluster):
+    engine, ends = RayEngine(APP, max_waiting=3), SimpleQueue[Exception | None]()
+    cancels = [threading.Event() for _ in range(2 * engine.load().capacity + 3)]
+    begun: SimpleQueue[None] = SimpleQueue()
+
+    def receive(item) -> None:
+        if isinstance(item, Exception):
+            ends.put(item)
+        elif item and item[0].kind == "started":
+            begun.put(None)
+
+    many, other = Reader("many"), Reader("other")
+    for number, cancel in enumerate(cancels):
+        engine.start(long_request(number, LONG.max_tokens), cancel, receive, many)
+    held = engine.waiting_before(many) - engine.waiting_before(other)
+    assert held == 3, "the other reader was not served yet"
+    come: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
+    engine.start(long_request(0, 4), threading.Event(), come.put, other)
+    assert "Too many of your runs are waiting" in str(ends.get(timeout=PATIENCE))
+    begun.get(timeout=PATIENCE)
+    cancels[0].set()  # a row is free, and it is the turn of the other reader
+    assert sum(map(len, rest_of(come))) > 0
+    engine.close()
+
+
 def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
     # more would slow the new replicas down
     requests = [long_request(number, 300) for number in range(2)]
@@ -250,10 +276,7 @@ def test_bad_input_and_too_many_runs_are_refused_in_one_line(cluster):
 
 def test_the_page_offers_the_cluster_and_says_who_must_wait(engine):
     catalog = join_catalog(Configuration(queue_size=9), {APP: engine})
-    assert (catalog.concurrency, catalog.load().replicas) == (
-        engine.about.capacity + 9,
-        engine.load().replicas,
-    )
+    assert catalog.load().replicas == engine.load().replicas
     assert catalog.queue(APP) == ""
     streams = [
         engine.submit(long_request(number, LONG.max_tokens))

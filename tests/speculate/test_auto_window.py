@@ -8,7 +8,7 @@ from itertools import accumulate
 import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.costs import CostTable, LearnedCosts
+from naive_speculate.costs import CostTable, LearnedCosts, StepCosts
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.window import (
     MAX_AUTO_WINDOW,
@@ -96,7 +96,7 @@ def tokens_per_cost(
         spent += drafting + verifying
         if learned is not None:
             noise = 0.02 * dice.choice((0.95, 1.0, 1.05)) * (5 if dice.random() < 0.1 else 1)
-            learned.learn(1, len(fates), drafting * noise, verifying * noise)
+            learned.learn(1, StepCosts(len(fates), drafting * noise, verifying * noise))
         made += kept + 1
     return made / spent
 
@@ -238,9 +238,10 @@ def test_a_batch_drafts_what_its_own_steps_show_to_pay(share, growth, expected):
         count = learned.window(ROWS, 5)
         sizes.append(count)
         learned.count(ROWS)
-        learned.learn(
-            ROWS, count, 0.01 * count, 1 + growth * count, round(share * count * 100), count * 100
-        )
+        judged = count * 100
+        accepted = round(share * judged)
+        costs = StepCosts(count, 0.01 * count, 1 + growth * count, accepted, judged)
+        learned.learn(ROWS, costs)
     assert sizes[-20:].count(expected) >= 18
     probes = {size for size in sizes[-64:] if size != expected}
     assert probes == {0, 2} - {expected}  # both costs stay known

@@ -14,7 +14,7 @@ import pytest
 
 from ui.assets import LANGUAGES, ROOT
 from ui.experiments import sweep
-from ui.experiments.learn import _MARKDOWN, LESSONS, read_steps
+from ui.experiments.learn import _MARKDOWN, LESSONS, read_labels, read_steps
 from ui.experiments.lessons import drafters
 from ui.host.catalog import WARM_PROMPT
 from ui.run import controls, settings
@@ -167,12 +167,20 @@ def of_script(code: str) -> list[str]:
     return found
 
 
+def of_findings() -> list[str]:
+    """What the doctor says, and what to measure next."""
+    path = Path("naive_speculate/tools/doctor/findings.toml")
+    findings = tomllib.loads(path.read_text("utf-8")).values()
+    return [text for fields in findings for key, text in fields.items() if key != "name"]
+
+
 def _raw() -> Iterator[str]:
     for path in sorted(Path("ui/templates").glob("*.html")):
         html = re.sub(r'{{ term\("?([^,"]*)"?,.*?}}', "<a>{}</a>", path.read_text("utf-8"))
         yield from Keys(re.sub(r"{%.*?%}", "", re.sub(r"{{.*?}}", "{}", html))).found
         for code in re.findall(r"{[{%].*?[%}]}", path.read_text("utf-8")):
             yield from re.findall(r'"([^"{}]*)"', code)
+    yield from (label for lesson in LESSONS for label in read_labels(lesson).values())
     for step in (step for lesson in LESSONS for step in read_steps(lesson.number)):
         yield from (step.title, *Keys(_MARKDOWN.render(step.text)).found)
         if step.ask:
@@ -187,6 +195,7 @@ def _raw() -> Iterator[str]:
         for text in of_module(path):
             html = _MARKDOWN.renderInline(text) if "](#term-" in text else text
             yield from Keys(html).found if re.search("</(a|b)>", html) else [text]
+    yield from of_findings()
     for option in settings.OPTIONS.values():
         yield from (str(option.title), *Keys(_MARKDOWN.renderInline(option.help)).found)
         yield from (name.capitalize() for name in option.among)
@@ -339,6 +348,7 @@ def test_the_tables_have_the_same_texts_and_none_that_the_page_no_longer_has():
         for path in Path("naive_speculate/tools/doctor").glob("*.py")
         for text in of_module(path)
     ]
+    doctor += of_findings()
     drawing = of_module(Path("naive_speculate/events/drawing.py"))
     known = "\n".join("\n".join(pieces(text)) for text in [*texts(), *doctor, *drawing, *ELSEWHERE])
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import gradio as gr
 
+from naive_speculate.ratio import Estimate
 from ui.assets import component, render
 from ui.labels import to_json
 
@@ -140,18 +141,28 @@ def line(
     }
 
 
+def error_bars(values: Sequence[Estimate], **look: Any) -> dict[str, Any]:
+    """The values' intervals as a trace's `error_y`; a value without an interval has no bar."""
+    above = [(value.high or value.mean) - value.mean for value in values]
+    below = [value.mean - (value.low or value.mean) for value in values]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
+
+
 def plain_line(categories: int) -> dict[str, Any]:
     """A line at the speed of plain decoding, across so many categories."""
     return line("plain decoding", [-0.6, categories - 0.4], [1, 1], INK, dash="dot")
 
 
-def category_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
-    return {
-        "tickvals": list(range(len(names))),
-        "ticktext": names,
-        "range": [-0.6, len(names) - 0.4],
-        **more,
-    }
+def axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
+    """An axis with a title (none if it is empty) from `low` to `high`, which are powers of ten if
+    its type is "log"."""
+    return {**({"title": {"text": title}} if title else {}), "range": [low, high], **more}
+
+
+def category_axis(names: Sequence[str], title: str = "", **more: Any) -> dict[str, Any]:
+    """An axis with these names at 0, 1, 2 …"""
+    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
+    return axis(title, -0.6, len(names) - 0.4, **ticks, **more)
 
 
 def nice_ceiling(value: float) -> float:

@@ -17,7 +17,7 @@ from statistics import fmean
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.speedup import step_seconds
 from naive_speculate.ratio import LEVEL, Estimate, lies_above, ratio_of
-from ui.experiments.sweep import Progress, ks_in_words
+from ui.experiments.sweep import Progress, in_order, ks_in_words, way_name
 from ui.host.catalog import Catalog
 from ui.host.zero import zero_gpu
 from ui.labels import count
@@ -45,17 +45,18 @@ def sweep_batches(
 ) -> Iterator[Progress[BatchSample]]:
     """Decode batches of every size plainly and with every k; then repeat all of it with other
     texts."""
-    order = list(product(range(turns), sizes, (0, *ks)))
-    samples: list[BatchSample] = []
     chosen = replace(settings, auto=False, ignore_eos=True)  # equal lengths keep the batch full
-    for done, (turn, size, k) in enumerate(order):
-        yield Progress(
-            list(samples), done, len(order), f"{size} at once, " + (f"k = {k}" if k else "plain")
-        )
+
+    def name(batch: tuple[int, int, int]) -> str:
+        _, size, k = batch
+        return f"{size} at once, {way_name(k)}"
+
+    def sample_of(batch: tuple[int, int, int]) -> BatchSample | None:
+        turn, size, k = batch
         speed = _speed(catalog, replace(chosen, num_draft_tokens=k), prompts, size, turn)
-        if speed:
-            samples.append(BatchSample(size, k, turn, speed))
-    yield Progress(list(samples), len(order), len(order), "")
+        return BatchSample(size, k, turn, speed) if speed else None
+
+    return in_order(list(product(range(turns), sizes, (0, *ks))), name, sample_of)
 
 
 def _speed(

@@ -35,10 +35,8 @@ def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
     """Build the room inside the current Blocks context; the controls name the pair."""
     limits = {name: most for name, (_, most) in FIELDS.items()}
     examples = {name: json.loads(file.read_text("utf-8")) for name, file in EXAMPLES.items()}
-    markup, names = (
-        room("differ", "differ", limits=limits, tokens=MOST_TOKENS, examples=examples),
-        {"label": "Why do two texts differ?", "elem_id": "differ"},
-    )
+    markup = room("differ", "differ", limits=limits, tokens=MOST_TOKENS, examples=examples)
+    names = {"label": "Why do two texts differ?", "elem_id": "differ"}
     view = component("rooms", markup, mount="mountDiffer", events=["compare"], **names)
     # With the timed experiments: one after another, across all visitors.
     queue: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1}

@@ -25,6 +25,7 @@ from ui.charts.figures import (
     RESAMPLED,
     TARGET,
     Figure,
+    axis,
     bars,
     empty,
     figure,
@@ -147,11 +148,7 @@ def places_chart(diagnosis: Diagnosis) -> Figure:
             f"Position 1 is accepted in {percent(rates[0])} of the steps, position {len(rates)} in"
             f" {percent(rates[-1])}."
         ),
-        x={
-            "title": {"text": "position in the window"},
-            "range": [0.4, len(rates) + 0.6],
-            "dtick": 1 + (len(rates) - 1) // 10,
-        },
+        x=axis("position in the window", 0.4, len(rates) + 0.6, dtick=1 + (len(rates) - 1) // 10),
         y={"range": [0, 1.08], "tickformat": ".0%", "tickvals": [0, 0.25, 0.5, 0.75, 1]},
     )
 
@@ -188,12 +185,8 @@ def windows_chart(diagnosis: Diagnosis) -> Figure:
     return figure(
         traces,
         takeaway=takeaway,
-        x={
-            "title": {"text": "draft tokens per step, k"},
-            "range": [0.5, ks[-1] + 0.5],
-            "dtick": 1 + len(ks) // 11,
-        },
-        y={"title": {"text": "draft cost"}, "range": [0, 1.12 * top]},
+        x=axis("draft tokens per step, k", 0.5, ks[-1] + 0.5, dtick=1 + len(ks) // 11),
+        y=axis("draft cost", 0, 1.12 * top),
     )
 
 

@@ -33,10 +33,8 @@ def build_draft_yourself(catalog: Catalog) -> None:
     """Build the room inside the current Blocks context, if any pair has a draft model."""
     if _pair(catalog) is None:
         return
-    markup, names = (
-        room("yourself", "draft_yourself", words=WORDS),
-        {"label": "Draft it yourself", "elem_id": "yourself"},
-    )
+    markup = room("yourself", "draft_yourself", words=WORDS)
+    names = {"label": "Draft it yourself", "elem_id": "yourself"}
     view = component("draft_yourself", markup, events=["word"], **names)
     queue: dict[str, Any] = {"concurrency_id": DECODING, "concurrency_limit": catalog.concurrency}
     answer_form(view.word, view, partial(judge, catalog), TITLE, **queue)

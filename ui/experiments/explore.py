@@ -32,7 +32,7 @@ from ui.experiments.sweep import (
 )
 from ui.host.catalog import Catalog
 from ui.host.process import take_dicts_as_tables
-from ui.labels import count, percent, to_json
+from ui.labels import count, duration, percent, to_json
 from ui.notify import QUIET
 from ui.run import controls as parts
 from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words, recording_of
@@ -86,10 +86,8 @@ class Exploration:
     def about(self, finding: str) -> str:
         """A finding with its origin, in plain text."""
         target = self.models["target"]
-        models, prompts = (
-            models_in_words(target),
-            count(len({s.prompt for s in self.samples}), "prompt"),
-        )
+        models = models_in_words(target)
+        prompts = count(len({s.prompt for s in self.samples}), "prompt")
         words = f"Recorded with {models}, {prompts} of {count(self.tokens, 'token')}."
         if target in OF_TARGETS:
             words += f" {ORDINARY}"
@@ -143,8 +141,8 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
         run, stop = _build_buttons("Explore", "explore")
         _build_expected(recorded, list(made.values()))
 
-        def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
-            ks, temperatures, amount, lines, each, *values = given
+        def start(*inputs: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
+            ks, temperatures, amount, lines, each, *values = inputs
             yield "Starting …", *[gr.skip()] * (len(outputs) - 1)
             chosen, prompts = _read(values, amount, lines)
             if not ks or not temperatures:
@@ -153,10 +151,8 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
             states = sweep(catalog, chosen, prompts, int(each), ks, temperatures)
             yield from _explored(_followed(states, "runs", progress), ks, temperatures)
 
-        stopped, inputs = (
-            "Stopped. The maps show what was measured before.",
-            [*made.values(), *settings],
-        )
+        stopped = "Stopped. The maps show what was measured before."
+        inputs = [*made.values(), *settings]
         parts.build_experiment(
             run, stop, start, inputs, outputs, stopped, show_progress_on=outputs[0], **MEASURING
         )
@@ -182,10 +178,8 @@ def _build_controls(prompts: Sequence[str], chosen_ks: Sequence[int]) -> parts.C
             16, 256, 64, step=16, label="Tokens per run", info=info, elem_id="explore-tokens"
         )
     with gr.Row():
-        label, info = (
-            "Extra prompts, one per line",
-            "Fewer are faster; five or more give intervals. \\n is a line break.",
-        )
+        label = "Extra prompts, one per line"
+        info = "Fewer are faster; five or more give intervals. \\n is a line break."
         shown: dict[str, Any] = {"lines": 3, "max_lines": 8, "scale": 2}
         made["prompts"] = gr.Textbox(
             lines, label=label, info=info, elem_id="explore-prompts", **shown
@@ -206,8 +200,8 @@ def _build_buttons(name: str, elem_id: str) -> tuple[gr.Button, gr.Button]:
 def _build_expected(recorded: Exploration, inputs: Sequence[Component]) -> None:
     """The line that says how long the chosen runs would take; it follows the form."""
 
-    def say(*given: Any) -> str:
-        ks, temperatures, tokens, lines, seeds = given
+    def say(*inputs: Any) -> str:
+        ks, temperatures, tokens, lines, seeds = inputs
         runs, seconds = expected_time(
             recorded.samples,
             [k for k in KS if k in (ks or ())],
@@ -216,8 +210,8 @@ def _build_expected(recorded: Exploration, inputs: Sequence[Component]) -> None:
             int(tokens or 0),
             int(seeds or 0),
         )
-        said = f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(1, round(seconds))} s"
-        return f"{count(runs, 'run')}, about {said} at the recording's pace." if runs else ""
+        pace = f"about {duration(seconds)} at the recording's pace"
+        return f"{count(runs, 'run')}, {pace}." if runs else ""
 
     line = _status("explore-expected", say(*[component.value for component in inputs]))
     gr.on(
@@ -291,8 +285,8 @@ def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Com
         )
         plot = build_plot("explore-batches", "Speedup over plain decoding, by batch size", figure)
 
-    def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
-        ks, amount, lines, *values = given
+    def start(*inputs: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
+        ks, amount, lines, *values = inputs
         yield "Starting …", gr.skip()
         settings, prompts = _read(values, amount, lines)
         sizes = sizes_for(catalog, settings.pair)
@@ -377,10 +371,7 @@ def _followed(
         rest = ""
         if state.done:
             left = (time.monotonic() - began) * (state.total / state.done - 1)
-            rest = (
-                f", about {f'{round(left / 60)} min' if left >= 90 else f'{max(1, round(left))} s'}"
-                " left"
-            )
+            rest = f", about {duration(left)} left"
         yield state, f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
         progress((state.done, state.total), unit=unit)  # Gradio shows it until the next status
 

@@ -3,9 +3,11 @@
 `assets/js/learn.js` draws them and requests a lesson when it is opened. A lesson's experiment
 has its own settings and leaves the controls of the other tabs unchanged.
 
-A lesson's text is a Markdown file, with the experiment's results in place of `{names}`. `##
-Title` starts the lesson, `### ` each step. A step may end with a question: a line that starts
-with `? `, followed by a list of choices. The next step has the answer.
+A lesson's texts are a Markdown file, with the experiment's results in place of `{names}`. Its
+first lines are labels: of the button that runs the lesson live, a note on that run, the chart's
+title if there are charts, and the settings of what was measured. `## Title` starts the lesson,
+`### ` each step. A step may end with a question: a line that starts with `? `, followed by a list
+of choices. The next step has the answer.
 """
 
 import html
@@ -73,6 +75,7 @@ PATH = (1, 2, 3, 4, 6, 8)
 """The lessons that a class of 20 minutes takes, in order; `?lesson=1&path=1` leads through
 them."""
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+_LABEL = re.compile(r"^([a-z]+): (.+)$", re.MULTILINE)
 _HEADING = re.compile(r"^##(#?) (.+)$", re.MULTILINE)
 _QUESTION = re.compile(r"^\? (.+(?:\n(?!- ).+)*)\n\n?((?:^- .+\n?)+)\Z", re.MULTILINE)
 _ANSWERS = (ROOT / "lessons" / "answers.md").read_text(encoding="utf-8")  # to all exercises
@@ -88,7 +91,8 @@ def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
     def recorded(number: object) -> str:  # called by its name
         return recording(number, target)
 
-    markup = render("learn", titles=titles(), lessons=LESSONS, path=PATH)
+    charts = {lesson.number: read_labels(lesson).get("chart") for lesson in LESSONS}
+    markup = render("learn", titles=titles(), charts=charts, path=PATH)
     view = component("learn", markup, events=events, server_functions=[recorded], label="Lessons")
 
     def live(event: gr.EventData, *values: Any) -> Iterator[Any]:
@@ -181,16 +185,26 @@ class LessonStep:
     choices: tuple[str, ...] = ()
 
 
+def read_labels(lesson: Lesson) -> dict[str, str]:
+    """The labels of a lesson by name."""
+    before, *_ = _HEADING.split(_text(lesson.number))
+    return {name: filled(text, lesson.numbers) for name, text in _LABEL.findall(before)}
+
+
 def read_steps(lesson: int) -> list[LessonStep]:
     """The steps of a lesson; the first is its opening, whose title is the lesson's."""
-    return parse((ROOT / "lessons" / f"{lesson}.md").read_text(encoding="utf-8"))
+    return parse(_text(lesson))
+
+
+def _text(lesson: int) -> str:
+    return (ROOT / "lessons" / f"{lesson}.md").read_text(encoding="utf-8")
 
 
 def parse(text: str) -> list[LessonStep]:
-    """The steps of a file's content. Raises ValueError if it does not start with the lesson's
-    title."""
+    """The steps of a file's content. Raises ValueError if the labels are not followed by the
+    lesson's title."""
     before, *parts = _HEADING.split(text)
-    if before or not parts or parts[0]:
+    if _LABEL.sub("", before).strip() or not parts or parts[0]:
         raise ValueError(f"a lesson must start with a line '## Title', got {text[:40]!r}")
     steps = []
     for title, body in zip(parts[1::3], parts[2::3], strict=True):
@@ -208,8 +222,8 @@ def to_html(text: str, words: Mapping[str, str], *, one_line: bool = False) -> s
     return filled(rendered, {name: html.escape(word) for name, word in words.items()})
 
 
-def filled(text: str, words: Mapping[str, str]) -> str:
-    return _NAME.sub(lambda name: words[name[1]], text)
+def filled(text: str, words: Mapping[str, Any]) -> str:
+    return _NAME.sub(lambda name: str(words[name[1]]), text)
 
 
 def titles() -> list[str]:
@@ -220,7 +234,7 @@ def content(lesson: Lesson, data: Data, source: str, machine: str = HERE) -> dic
     """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence
     about the result's origin, and `machine` names where it was measured. Raises ValueError if
     the numbers of views and steps, or of answers and questions, differ."""
-    steps, views = read_steps(lesson.number), lesson.views(data)
+    labels, steps, views = read_labels(lesson), read_steps(lesson.number), lesson.views(data)
     words = {**lesson.words(data), "machine": machine}
     asked_at = [number for number, step in enumerate(steps) if step.ask]
     right = dict(zip(asked_at, lesson.right(data), strict=True))
@@ -241,9 +255,9 @@ def content(lesson: Lesson, data: Data, source: str, machine: str = HERE) -> dic
         "answers": to_html(re.split(r"^## .*$", _ANSWERS, flags=re.MULTILINE)[lesson.number], {}),
         "markup": lesson.markup(data) if lesson.markup else "",
         "source": source,
-        "settings": lesson.settings,
-        "button": lesson.button,
-        "note": lesson.note,
+        "settings": labels.get("settings", ""),
+        "button": labels["button"],
+        "note": labels["note"],
         "timed": lesson.timed,
         "key": data.get("key", ""),
     }

@@ -13,8 +13,10 @@ from ui.charts.figures import (
     MUTED,
     TARGET,
     Figure,
+    axis,
     category_axis,
     empty,
+    error_bars,
     figure,
     line,
     nice_ceiling,
@@ -48,10 +50,8 @@ def acceptance_map(
         key: _with_spread(percent(value.mean), value, few, form, 100)
         for key, value in values.items()
     }
-    low, high = (
-        min(value.mean for value in values.values()),
-        max(value.mean for value in values.values()),
-    )
+    low = min(value.mean for value in values.values())
+    high = max(value.mean for value in values.values())
     share = (
         percent(low)
         if percent(low) == percent(high)
@@ -147,16 +147,13 @@ def _heat_map(
         **scale,
     }
 
-    def axis(title: str, names: Sequence[float]) -> dict[str, Any]:
-        ticks = {"showgrid": False, "tickfont": {"color": MUTED, "size": 12}}
-        return category_axis(
-            [f"{name:g}" for name in names],
-            title={"text": title},
-            range=[-0.5, len(names) - 0.5],
-            **ticks,
-        )
+    def by_name(title: str, numbers: Sequence[float]) -> dict[str, Any]:
+        names, edges = [f"{number:g}" for number in numbers], [-0.5, len(numbers) - 0.5]
+        look = {"showgrid": False, "tickfont": {"color": MUTED, "size": 12}}
+        return category_axis(names, title, range=edges, **look)
 
-    x, y = axis(columns_are, columns), axis("draft tokens per step, k" if len(ks) > 3 else "k", ks)
+    x = by_name(columns_are, columns)
+    y = by_name("draft tokens per step, k" if len(ks) > 3 else "k", ks)
     margin = {"l": 8, "r": 8, "t": 18, "b": 8}
     return figure([fields], takeaway=takeaway, x=x, y=y, height=98 + 42 * len(ks), margin=margin)
 
@@ -226,39 +223,27 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
         takeaway=(
             conclusion if conclusion.startswith("k =") else conclusion[0].upper() + conclusion[1:]
         ),
-        x={
-            "title": {"text": "draft tokens per step, k"},
-            "range": [-0.5, last + 0.7],
-            "tickvals": [0, *(c.k for c in measured)],
-        },
-        y={"title": {"text": "× plain"}, "range": [0, highest]},
+        x=axis(
+            "draft tokens per step, k", -0.5, last + 0.7, tickvals=[0, *(c.k for c in measured)]
+        ),
+        y=axis("× plain", 0, highest),
         height=260,
     )
 
 
 def _measured(name: str, symbol: str, measured: Sequence[Cell]) -> dict[str, object]:
     known = [cell.speedup for cell in measured]
-    above = [(value.high or value.mean) - value.mean for value in known]
-    below = [value.mean - (value.low or value.mean) for value in known]
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "array": above,
-        "arrayminus": below,
-        "thickness": 2,
-        "width": 5,
-    }
     marker = {"size": 10, "color": DRAFT, "symbol": symbol, "line": {"width": 2, "color": DRAFT}}
     intervals = [
         "" if low is None or high is None else f"({low:.2f} to {high:.2f})"
         for _, low, high in known
     ]
-    ks, means, hover = (
-        [cell.k for cell in measured],
-        [value.mean for value in known],
-        "k = %{x}: %{y:.2f}× %{customdata}",
-    )
+    ks = [cell.k for cell in measured]
+    means = [value.mean for value in known]
+    hover = "k = %{x}: %{y:.2f}× %{customdata}"
     points = line(
         name, ks, means, DRAFT, hover, mode="markers", marker=marker, customdata=intervals
     )
-    return points | {"showlegend": bool(measured), "error_y": error if any(above) else None}
+    spread = any(value.high is not None for value in known)
+    error = error_bars(known, thickness=2, width=5) if spread else None
+    return points | {"showlegend": bool(measured), "error_y": error}

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import product
@@ -98,13 +98,15 @@ class Cell:
 
 ESTIMATES = ("acceptance_rate", "tokens_per_pass", "speedup")
 AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")
+# of the table
 COLUMNS = (
     "temperature",
     "k",
     *(name + end for name in ESTIMATES for end in ("", "_low", "_high")),
     *AMOUNTS,
-)  # of the table
+)
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,24 @@ class Progress(Generic[S]):
     done: int
     total: int
     running: str
+
+
+def in_order(
+    runs: Sequence[T], name: Callable[[T], str], sample_of: Callable[[T], S | None]
+) -> Iterator[Progress[S]]:
+    """Take a sample of each run, and yield the state before each and at the end. A run without a
+    sample is left out."""
+    samples: list[S] = []
+    for done, run in enumerate(runs):
+        yield Progress(list(samples), done, len(runs), name(run))
+        if (sample := sample_of(run)) is not None:
+            samples.append(sample)
+    yield Progress(list(samples), len(runs), len(runs), "")
+
+
+def way_name(k: int) -> str:
+    """A number of draft tokens per step in words."""
+    return f"k = {k}" if k else "plain"
 
 
 def sweep(
@@ -138,21 +158,21 @@ def sweep(
         if temperature or seed == first
     ]
 
-    def run(**changes: Any) -> Trace:
+    def decode(**changes: Any) -> Trace:
         chosen = replace(settings, auto=False, **changes)
         return Trace(catalog.stream(chosen.pair, chosen.request("none")))
 
-    samples: list[Sample] = []
-    run(max_tokens=8, seed=first, prompt=prompts[0])  # warms up
-    for done, (seed, prompt, temperature, k) in enumerate(order):
-        name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (
-            f"k = {k}" if k else "plain"
-        )
-        yield Progress(list(samples), done, len(order), name)
-        trace = run(prompt=prompts[prompt], temperature=temperature, num_draft_tokens=k, seed=seed)
-        if sample := measure(trace, temperature, k, prompt, seed):
-            samples.append(sample)
-    yield Progress(list(samples), len(order), len(order), "")
+    def name(run: tuple[int, int, float, int]) -> str:
+        _, prompt, temperature, k = run
+        return f"prompt {prompt + 1}, temperature {temperature:g}, {way_name(k)}"
+
+    def sample_of(run: tuple[int, int, float, int]) -> Sample | None:
+        seed, prompt, temperature, k = run
+        changes = {"seed": seed, "temperature": temperature, "num_draft_tokens": k}
+        return measure(decode(prompt=prompts[prompt], **changes), temperature, k, prompt, seed)
+
+    decode(max_tokens=8, seed=first, prompt=prompts[0])  # warms up
+    yield from in_order(order, name, sample_of)
 
 
 def measure(trace: Trace, temperature: float, k: int, prompt: int, seed: int) -> Sample | None:

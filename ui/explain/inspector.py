@@ -184,13 +184,14 @@ def _add_crossed(known: dict[str, dict[int, float]], case: Case, drafted: Event)
             for entry, prob in crossed:
                 known.get(name, {}).setdefault(entry.token_id, prob)
     rejected = case.first(EventKind.REJECTED)
+    # it was rejected because q exceeds p, so max(0, p − q) is 0
     if (
         "residual" in known
         and rejected is not None
         and rejected.token_id is not None
         and case.rule == VerifyStrategy.SPECULATIVE_SAMPLING
         and not case.settings.get("tree")
-    ):  # it was rejected because q exceeds p, so max(0, p − q) is 0
+    ):
         known["residual"].setdefault(rejected.token_id, 0.0)
 
 

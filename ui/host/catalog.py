@@ -10,8 +10,8 @@ from itertools import chain
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.infer.threads import leave_cores_to
-from naive_speculate.known import KNOWN
-from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine
+from naive_speculate.known import KNOWN, KnownPair
+from naive_speculate.serving import About, Engine, Later, Load, LocalEngine, Request, SoloEngine
 from naive_speculate.serving.protocol import Deliver, Reader
 from naive_speculate.serving.visit import Observer, Visit
 from naive_speculate.speculate.draft import DRAFTERS
@@ -24,7 +24,6 @@ from ui.host.configuration import (
     cluster_engines,
     log_progress,
 )
-from ui.host.deferred import LOADING, DeferredEngine, expected
 from ui.host.measuring import Measuring, NotMeasured
 from ui.host.visitors import visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
@@ -44,6 +43,7 @@ NEEDS = {
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
+LOADING = "{} is loading. Its runs start as soon as it is ready."
 NEVER = "This host does not measure runs."
 TALES = "Tales (small, trained with its drafters)"  # the bundled pair's label
 TALES_TARGET = "bundled target"
@@ -112,9 +112,8 @@ class Catalog:
     max_tokens: int = MAX_TOKENS  # most tokens per run
     concurrency: int | None = 16  # most runs passed to the engines at once; None for no limit
     measuring: bool = True  # whether a finished run is decoded again for comparison
-    deferred: dict[str, DeferredEngine] = field(
-        default_factory=dict
-    )  # the pairs that are not loaded at the start
+    # engines whose pairs are not loaded at the start
+    deferred: dict[str, LocalEngine] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)  # why a pair could not be loaded, by name
     settled: Callable[[], None] = lambda: None  # called when `load_later` is done
     observers: Sequence[Observer] = ()  # of visitors' runs
@@ -199,14 +198,14 @@ class Catalog:
         for name, engine in self.deferred.items():
             try:
                 if not engine.on_demand:
-                    engine.load_pair()
+                    engine.load_decoder()
             except Exception as error:
-                self.missing[name] = " ".join(str(error).split()) or type(error).__name__
+                self.missing[name] = _in_a_line(error)
                 self.pairs = {
                     other: served for other, served in self.pairs.items() if other != name
                 }
         if (default := self.deferred.get(next(iter(self.pairs), ""))) and not default.loaded:
-            default.load_pair()
+            default.load_decoder()
         for line in self.notices:
             _log.warning("app.py: %s", line)
         self.settled()
@@ -300,22 +299,14 @@ def open_catalog(
 def join_catalog(
     configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()
 ) -> Catalog:
-    """The catalog of a cluster's engines. All runs are passed on at once, including those that
-    wait: the cluster grows with the number of waiting runs."""
-    capacity = sum(engine.about.capacity for engine in engines.values())
+    """The catalog of a cluster's engines."""
     measuring = configuration.measuring == "on"
     targets = {choice.name: choice.target for choice in configuration.pairs}
     pairs = {
         name: _served(configuration, engine, targets.get(name), measurable=True)
         for name, engine in engines.items()
     }
-    catalog = Catalog(
-        pairs,
-        configuration.max_tokens,
-        capacity + configuration.queue_size,
-        measuring,
-        observers=observers,
-    )
+    catalog = Catalog(pairs, configuration.max_tokens, None, measuring, observers=observers)
     catalog.warm_up()
     for served in pairs.values():
         served.measurable = False  # another machine's speed is not measured
@@ -331,27 +322,64 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     measuring = configuration.measuring == "on"
     catalog = Catalog({}, configuration.max_tokens, most, measuring, observers=observers)
     for choice in configuration.pairs:
-        make = partial(_engine, configuration, choice)
-        engine: Engine
-        if choice.later or choice.on_demand:
-            about = expected(KNOWN.get(str(choice.target)), configuration.concurrency)
-            on_demand = choice.on_demand and not zero_gpu()
-            engine = DeferredEngine(
-                choice.name, about, make, configuration.queue_size, on_demand=on_demand
-            )
-            catalog.deferred[choice.name] = engine
-        else:
-            engine = make()
+        late = choice.later or choice.on_demand
+        try:
+            engine = _engine(configuration, choice, late=late)
+        except Exception as error:
+            if not late:
+                raise
+            catalog.missing[choice.name] = _in_a_line(error)
+            continue
         # Without a GPU outside runs, nothing can be warmed up or measured.
         catalog.pairs[choice.name] = _served(
             configuration, engine, choice.target, measurable=not zero_gpu()
         )
-    if zero_gpu():
-        catalog.load_later()
+        if late and isinstance(engine, LocalEngine):
+            catalog.deferred[choice.name] = engine
     return catalog
 
 
-def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def expected(known: KnownPair | None, capacity: int) -> About:
+    """What the engine of a known pair, or of the bundled one, will report once loaded. All known
+    targets are chat models."""
+    if known is None:
+        return About(
+            {kind: f"bundled {kind}" for kind in ("target", "draft", "head")},
+            "cpu",
+            chat=False,
+            capacity=capacity,
+        )
+    drafters = {
+        kind: f"{known.drafters} {kind}" for kind in ("draft", "head") if known.drafter(kind)
+    }
+    return About({"target": known.target, **drafters}, "cpu", chat=True, capacity=capacity)
+
+
+def _engine(configuration: Configuration, choice: PairChoice, *, late: bool) -> Engine:
+    """The engine of a pair, which is loaded now or late."""
+    most, rows = configuration.max_prompt_tokens, configuration.concurrency
+    load = partial(_decoder, configuration, choice)
+    if zero_gpu():
+        return SoloEngine(load(), wrap=on_zero_gpu, max_prompt_tokens=most)
+    later = Later(
+        load,
+        expected(KNOWN.get(str(choice.target)), rows),
+        LOADING.format(choice.name),
+        choice.on_demand,
+    )
+    return LocalEngine(
+        later if late else load(),
+        max_rows=rows,
+        max_waiting=configuration.queue_size,
+        max_prompt_tokens=most,
+    )
+
+
+def _decoder(configuration: Configuration, choice: PairChoice) -> SpeculativeDecoder:
     pair = load_pair(
         choice.target,
         choice.draft,
@@ -362,12 +390,7 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
         progress=log_progress(choice.name),
     )
     leave_cores_to(pair.target)
-    decoder = SpeculativeDecoder(pair)
-    most = configuration.max_prompt_tokens
-    if zero_gpu():
-        return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=most)
-    rows, waiting = configuration.concurrency, configuration.queue_size
-    return LocalEngine(decoder, max_rows=rows, max_waiting=waiting, max_prompt_tokens=most)
+    return SpeculativeDecoder(pair)
 
 
 def _served(

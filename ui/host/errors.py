@@ -53,7 +53,7 @@ class Page(gr.Blocks):
                 f"{problem} inputs: the call takes {len(block_fn.inputs)}, got {len(inputs)}"
             )
         values = [
-            value for given in inputs for value in (given if isinstance(given, list) else [given])
+            value for each in inputs for value in (each if isinstance(each, list) else [each])
         ]
         if not all(value is None or isinstance(value, str | int | float) for value in values):
             raise gr.Error("inputs must be texts, numbers or lists of them")

@@ -102,10 +102,10 @@ class Measuring:
                 rates = plain_rates(slow[-2:])
                 if rates and max(rates) < (1 + AGREE) * min(rates):
                     break
-            found = compare(slow, fast, machine)
-        if found is None:
+            speedup = compare(slow, fast, machine)
+        if speedup is None:
             raise NotMeasured(SHORT, again=False)
-        return found
+        return speedup
 
     def events(self, engine: Engine, request: Request, detail: Detail = "none") -> list[Event]:
         """A run's events, by default without probabilities, cut off after a while. Raises
@@ -176,11 +176,11 @@ def machine_name(device: str) -> str:
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)[:120]
     listed = Path("/proc/cpuinfo")
-    found = re.search(
+    match = re.search(
         r"model name\s*:(.+)", listed.read_text(encoding="utf-8") if listed.exists() else ""
     )
     name = (
-        (found[1].strip() if found else "")
+        (match[1].strip() if match else "")
         or platform.processor()
         or platform.machine()
         or "unknown processor"

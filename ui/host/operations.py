@@ -60,7 +60,7 @@ def log_runs(*, prompts: bool = False) -> Observer:
         format="%(message)s"
     )  # else the MCP library does so in its way, and each line comes twice
 
-    def observe(run: Visit) -> None:
+    def log(run: Visit) -> None:
         params, m = run.request.params, run.summary.metrics
         line: dict[str, Any] = {
             "outcome": run.outcome,
@@ -80,7 +80,7 @@ def log_runs(*, prompts: bool = False) -> Observer:
             line["prompt"] = run.request.prompt
         LOGGER.info(json.dumps(line, ensure_ascii=True))
 
-    return observe
+    return log
 
 
 class Counters:
@@ -118,7 +118,7 @@ class Counters:
             f"{_PREFIX}:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting
         )
 
-    def observe(self, run: Visit) -> None:
+    def count(self, run: Visit) -> None:
         metrics = run.summary.metrics
         for counter, amount in self._counted:
             counter.inc(amount(run, metrics))

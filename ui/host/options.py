@@ -5,7 +5,7 @@ import os
 
 from naive_speculate.arguments import Parser, parsed
 
-_port = parsed(int, "a number from 1 to 65535", lambda found: 0 < found < 2**16)
+_port = parsed(int, "a number from 1 to 65535", lambda port: 0 < port < 2**16)
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:

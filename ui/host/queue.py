@@ -111,11 +111,11 @@ class BoundedQueue(Queue):
 
     def get_events(self) -> Any:
         """The calls whose turn it is (see Gradio's `Queue.get_events`)."""
-        found = super().get_events()
-        names = {event._id for event in found[0]} if found else ()
+        batch = super().get_events()
+        names = {event._id for event in batch[0]} if batch else ()
         for call in [call for call in self._calls.waiting if call.work in names]:
             self._calls.begin(call)
-        return found
+        return batch
 
     async def _make_room(self, new: Job) -> bool:
         """Refuse a waiting call of the visitor with the most, if there is no room for a new one.

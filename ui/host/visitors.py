@@ -90,13 +90,15 @@ class Weighed:
 
 def weight(values: Iterable[object]) -> int:
     """The size of these values in bytes, with everything they refer to."""
-    objects, seen = list(values), set[int]()
+    objects, counted = list(values), set[int]()
     total = known = 0
     while objects:
         new = {
-            id(one): one for one in objects if id(one) not in seen and not isinstance(one, _SHARED)
+            id(one): one
+            for one in objects
+            if id(one) not in counted and not isinstance(one, _SHARED)
         }
-        seen |= new.keys()
+        counted |= new.keys()
         known += sum(one.size for one in new.values() if isinstance(one, Weighed))
         total += sum(map(sys.getsizeof, new.values()))
         objects = gc.get_referents(*(one for one in new.values() if not isinstance(one, Weighed)))

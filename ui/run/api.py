@@ -131,8 +131,8 @@ class _Unwritten(BaseModel):
 def add_api(catalog: Catalog) -> None:
     """Add the endpoint to the page that is being built."""
 
-    async def generate(*given: Any) -> AsyncGenerator[list[dict[str, Any]]]:
-        values = dict(zip(PARAMETERS, given, strict=False))
+    async def generate(*inputs: Any) -> AsyncGenerator[list[dict[str, Any]]]:
+        values = dict(zip(PARAMETERS, inputs, strict=False))
         async with aclosing(_lists(catalog, values)) as lists:
             async for new in lists:
                 yield new

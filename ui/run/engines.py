@@ -74,7 +74,7 @@ class EngineRules:
             self._alphas[rule] += sum(rates[:judged])
             self._accepted[rule] += accepted(rule, rates, known if drawn else None)
 
-    def found(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def figures(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """For the browser: the `rows` of the rules, each with `alpha` and tokens per pass, `pace`,
         None where unknown; the run's `own` rule; and a `sentence`."""
         if not self._judged:
@@ -111,10 +111,10 @@ def position(draft: Event, *, drawn: bool) -> Position | None:
     if draft.target_prob is None or draft.draft_prob is None:
         return None
     p, q = _share(draft.target_prob), _share(draft.draft_prob)
-    found = (draft.sampled_accept, draft.matched_accept, draft.argmax_accept)
-    if found == (None, None, None) and q == 1:
-        found = (p, p, p)
-    ratio, match, favourite = (None if rate is None else _share(rate) for rate in found)
+    rates = (draft.sampled_accept, draft.matched_accept, draft.argmax_accept)
+    if rates == (None, None, None) and q == 1:
+        rates = (p, p, p)
+    ratio, match, favourite = (None if rate is None else _share(rate) for rate in rates)
     block = ratio if drawn or draft.sampled_accept is None else None  # it needs the drawn tokens
     alphas = {"ratio": ratio, "block": block, "favourite": favourite, "match": match}
     return Position(alphas, p, q)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.events.expected import Expectation
 from ui.run.engines import EngineRules
 
 MOST_DRAFTS = 64
@@ -26,7 +27,7 @@ class Figures:
         self._settings: dict[str, Any] = {}
         self._sums: dict[str, float] = {}
         self._tokens = 0
-        self._engines = EngineRules()
+        self._expectation, self._engines = Expectation(), EngineRules()
         self._of: dict[int, dict[str, Any]] = {}  # by the number of a step's event
 
     def of(self, events: Sequence[Event], number: int) -> dict[str, Any] | None:
@@ -42,6 +43,7 @@ class Figures:
     def _add(self, number: int, event: Event) -> None:
         self._own.append(event)
         self._tokens += event.kind in OUTPUT_KINDS
+        self._expectation.add(event)
         if event.kind == EventKind.STARTED:
             self._settings = event.settings or {}
         if event.kind != EventKind.STEP:
@@ -68,21 +70,17 @@ class Figures:
             "round": step | {"alphas": alphas, "others": others},
             "sums": self._sums | {"time": event.time or 0.0, "tokens": self._tokens},
             "luck": self._luck(),
-            "engines": self._engines.found(self._settings),
+            "engines": self._engines.figures(self._settings),
         }
 
     def _luck(self) -> dict[str, Any] | None:
         """The exact α and the observed one in words: each judged position is accepted with
-        probability Σ min(p, q). The formulas are those of naive_speculate/events/expected.py.
-        None if nothing was judged, or the events lack the numbers."""
-        sums = self._sums
-        judged = sums["judged"]
-        if not judged or sums["told"] != judged:
+        probability Σ min(p, q). None if nothing was judged, or the events lack the numbers."""
+        expected = self._expectation.figures
+        if expected is None:
             return None
-        alpha, deviation = sums["expected"] / judged, math.sqrt(sums["variance"]) / judged
-        settings = self._settings
-        block = settings.get("verify_strategy") == "block_verification"
-        if block and settings.get("temperature") != 0:
+        alpha, deviation, observed = expected.alpha, expected.deviation, expected.observed
+        if not expected.one_by_one:
             sentence = (
                 f"Judged one by one, this draft's α would be {two(alpha)}; block verification"
                 " judges the window as a whole"
@@ -92,7 +90,6 @@ class Figures:
         if not deviation:
             sentence = f"This draft's exact α is {two(alpha)}; at temperature 0 there is no luck"
             return {"alpha": alpha, "sentence": sentence, "note": ""}
-        observed = sums["accepted"] / judged
         off = (observed - alpha) / deviation
         kind = "good" if off > 0 else "bad"
         said = f"{'a little' if abs(off) < 2 else 'much'} {kind} luck"
@@ -117,7 +114,6 @@ def _of_step(step: Event, events: Sequence[Event]) -> dict[str, float]:
     # A step that did not accept every draft token rejected exactly one; later ones were not
     # judged.
     judged = accepted + (accepted < drafted)
-    alphas = _probs(_proposed(events)[: int(judged)], "expected_accept")
     return {
         "drafted": drafted,
         "accepted": accepted,
@@ -129,9 +125,6 @@ def _of_step(step: Event, events: Sequence[Event]) -> dict[str, float]:
         # tokens after the end of the text, among others
         "discarded": sum(event.kind == EventKind.DISCARDED for event in events),
         "forced": sum(event.kind in OUTPUT_KINDS and bool(event.forced) for event in events),
-        "told": len(alphas),
-        "expected": sum(alphas),
-        "variance": sum(alpha * (1 - alpha) for alpha in alphas),
         "siblings": 0,
     }
 

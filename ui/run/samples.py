@@ -42,9 +42,9 @@ class Samples:
     plain: Counter[str] = field(default_factory=Counter)
 
     def more(self) -> dict[str, Any]:
-        """Add a batch to each sample, and return `found`. Raises what `decode` raises."""
+        """Add a batch to each sample, and return `figures`. Raises what `decode` raises."""
         rows = max(1, min(self.rows, MOST - self.plain.total()))
-        for seen, request in (
+        for counts, request in (
             (self.drafted, self.request),
             (self.plain, replace(self.request, num_draft_tokens=0)),
         ):
@@ -55,10 +55,10 @@ class Samples:
             for event in self.decode(replace(request, params=params)):
                 if event.kind in OUTPUT_KINDS:
                     texts[event.row] = texts.get(event.row, "") + (event.text or "")
-            seen.update(texts.values())
-        return self.found()
+            counts.update(texts.values())
+        return self.figures()
 
-    def found(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """For the browser: the number of `draws` of each kind, whether there will be more, the
         most frequent texts with their shares, and a sentence."""
         draws = {"drafts": self.drafted.total(), "plain": self.plain.total()}
@@ -83,8 +83,8 @@ def shares(
 ) -> dict[str, float]:
     """Of each sample, the share of these texts."""
     return {
-        name: sum(seen[text] for text in texts) / max(1, draws[name])
-        for name, seen in samples.items()
+        name: sum(counts[text] for text in texts) / max(1, draws[name])
+        for name, counts in samples.items()
     }
 
 
@@ -108,7 +108,7 @@ def build_samples(runs: Runs) -> gr.HTML:
     begun: dict[tuple[str, int], Callable[[], dict[str, Any]]] = {}  # the oldest first
 
     async def draw(request: object) -> str:
-        """A batch more: `[run id, number]` → JSON: `Samples.found`, or the `reason` why there is
+        """A batch more: `[run id, number]` → JSON: `Samples.figures`, or the `reason` why there is
         none. Another number begins new samples."""
         match request:
             case [str(run_id), int(number)] if run := runs.read(run_id):

@@ -131,10 +131,10 @@ class Workbench:
             None, link, None, js=COPY_LINK, **QUIET
         )
 
-    def _samples(self, pair: str, wanted: Request) -> Callable[[], dict[str, Any]]:
+    def _samples(self, pair: str, request: Request) -> Callable[[], dict[str, Any]]:
         """What draws the start of a run's text again (see `ShownRun.again`)."""
         rows = min(ROWS, self._catalog.of(pair).engine.about.capacity)
-        return Samples(partial(self._catalog.events, pair), wanted, rows).more
+        return Samples(partial(self._catalog.events, pair), request, rows).more
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
         """Run was pressed: decode with the controls' settings."""
@@ -180,8 +180,8 @@ class Workbench:
         try:
             settings = read()
             self._catalog.check_limits(settings.window, settings.max_tokens)
-            wanted = await request_of(settings)
-            begin = partial(self._catalog.start, settings.pair, wanted)
+            chosen = await request_of(settings)
+            begin = partial(self._catalog.start, settings.pair, chosen)
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:
             self._warn(error)
@@ -189,14 +189,14 @@ class Workbench:
             return
         run = ShownRun()
         run.measure = lambda: self._catalog.measure(
-            settings.pair, seeded(wanted, run.events[0].seed), run.plain
+            settings.pair, seeded(chosen, run.events[0].seed), run.plain
         )
-        if wanted.params.guided_decoding is not None:
-            without = partial(seeded, wanted, guided_decoding=None)
+        if chosen.params.guided_decoding is not None:
+            without = partial(seeded, chosen, guided_decoding=None)
             run.unguided = cache(
                 lambda: acceptance(self._catalog.events(settings.pair, without(run.events[0].seed)))
             )
-        run.again = partial(self._samples, settings.pair, wanted)
+        run.again = partial(self._samples, settings.pair, chosen)
         run.settings = settings
         self._runs.add(request.session_hash or "", run)
         run.start(partial(begin, reader=run.reader()))

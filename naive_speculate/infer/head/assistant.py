@@ -86,7 +86,7 @@ class AssistantWeights:
         return sum(part.numel() for part in [*parts, self.clusters.centroids]) + scored
 
 
-class Seen(NamedTuple):
+class Attended(NamedTuple):
     """What the layers of one kind attend to, for all draft tokens of a window."""
 
     keys: torch.Tensor  # `[rows, num_kv_heads, num_tokens, head_dim]`
@@ -129,10 +129,10 @@ class AssistantHead:
     def sources(self, target: Any) -> dict[str, int]:
         """The target's layer that each kind of layer reads. Raises `ValueError` if it has none,
         or one whose heads do not fit."""
-        found = {}
+        layers = {}
         for layer in self._weights.layers:
             index, heads, width = _last_keys(target, layer.kind)
-            found[layer.kind] = index
+            layers[layer.kind] = index
             own, own_width = _heads(layer), len(layer.query_norm)
             if width != own_width or own % heads:
                 raise ValueError(
@@ -140,14 +140,14 @@ class AssistantHead:
                     f" {layer.kind}; its target's layer {index} has keys of {heads} heads of"
                     f" width {width}"
                 )
-        return found
+        return layers
 
-    def see(self, rows: CacheRows, sources: dict[str, int]) -> dict[str, Seen]:
+    def see(self, rows: CacheRows, sources: dict[str, int]) -> dict[str, Attended]:
         """What a window attends to. `rows`: of the target's cache, with all tokens but the last
         one of each text; `sources`: see `sources`."""
         lengths, states = rows.lengths, rows.get_kv_states(list(sources.values()))
         ends = on_device(lengths, self.device)
-        found = {}
+        attended = {}
         for (kind, _), (keys, values) in zip(sources.items(), states, strict=True):
             tables = self._rotary[kind].up_to(max(lengths) + 1)
             first = 0
@@ -156,27 +156,27 @@ class AssistantHead:
             mask = None
             if min(lengths) != max(lengths):
                 at, known = torch.arange(first, max(lengths), device=self.device), ends[:, None]
-                seen = at < known
+                visible = at < known
                 if kind == "sliding_attention":
-                    seen &= at >= known - self._window - 1
-                mask = seen[:, None, None]
+                    visible &= at >= known - self._window - 1
+                mask = visible[:, None, None]
             parts = [part[:, :, first:].to(self.device, self.dtype) for part in (keys, values)]
             rotated_by = rotation(tables, ends[:, None], self.dtype)
-            found[kind] = Seen(parts[0], parts[1], mask, rotated_by)
-        return found
+            attended[kind] = Attended(parts[0], parts[1], mask, rotated_by)
+        return attended
 
     @torch.no_grad()
     def draft(
-        self, embedded: torch.Tensor, states: torch.Tensor, seen: dict[str, Seen]
+        self, embedded: torch.Tensor, states: torch.Tensor, attended: dict[str, Attended]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The logits of each row's next draft token, `[rows, vocab_size]`, and the state for the
         one after it, `[rows, t]`. `embedded`: the target's embeddings of the tokens before,
-        `[rows, t]`; `states`: `[rows, t]`; `seen`: see `see`."""
+        `[rows, t]`; `states`: `[rows, t]`; `attended`: see `see`."""
         weights = self._weights
         both = torch.cat([embedded, states], dim=-1).to(self.device, self.dtype)
         hidden = F.linear(both, weights.read)
         for layer in weights.layers:
-            hidden = hidden + self._attended(layer, hidden, seen[layer.kind])
+            hidden = hidden + self._attended(layer, hidden, attended[layer.kind])
             gate, up = F.linear(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
             mlp = F.linear(F.gelu(gate, approximate="tanh") * up, layer.down)
             hidden = (hidden + self._norm(mlp, layer.mlp_output_norm)) * layer.scale
@@ -187,15 +187,17 @@ class AssistantHead:
             logits = weights.clusters.logits(hidden, weights.head)
         return logits, F.linear(hidden, weights.state)
 
-    def _attended(self, layer: AssistantLayer, hidden: torch.Tensor, seen: Seen) -> torch.Tensor:
+    def _attended(
+        self, layer: AssistantLayer, hidden: torch.Tensor, rows: Attended
+    ) -> torch.Tensor:
         """The contribution of a layer's attention to states `[rows, d]`."""
         queries = F.linear(self._norm(hidden, layer.attention_norm), layer.query)
         queries = self._norm(queries.unflatten(-1, (_heads(layer), -1)), layer.query_norm)
         attended = F.scaled_dot_product_attention(
-            rotated(queries[:, :, None], *seen.rotation),
-            seen.keys,
-            seen.values,
-            attn_mask=seen.mask,
+            rotated(queries[:, :, None], *rows.rotation),
+            rows.keys,
+            rows.values,
+            attn_mask=rows.mask,
             scale=1.0,
             enable_gqa=True,
         )

@@ -60,22 +60,22 @@ def _layers_of(config: Mapping[str, Any]) -> Any:
     family = text.get("model_type")
     if family not in FAMILIES:
         raise ValueError(f"text_config.model_type is {family!r:.80}, not one of {FAMILIES}")
-    found = CONFIG_MAPPING[family].from_dict(dict(text))
-    count, kinds = found.num_hidden_layers, found.layer_types
+    layers = CONFIG_MAPPING[family].from_dict(dict(text))
+    count, kinds = layers.num_hidden_layers, layers.layer_types
     if count < 1 or len(kinds) != count or not set(kinds) <= set(KINDS):
         raise ValueError(
             f"text_config.layer_types must be {count} of {', '.join(KINDS)}, got {kinds!r:.80}"
         )
-    if found.num_kv_shared_layers not in (0, count):
+    if layers.num_kv_shared_layers not in (0, count):
         raise ValueError(
-            f"text_config.num_kv_shared_layers is {found.num_kv_shared_layers}, only all"
+            f"text_config.num_kv_shared_layers is {layers.num_kv_shared_layers}, only all"
             f" {count} layers can be shared"
         )
-    if found.use_bidirectional_attention == "all":
+    if layers.use_bidirectional_attention == "all":
         raise ValueError("text_config.use_bidirectional_attention 'all' is not supported")
-    if type(found.sliding_window) is not int or found.sliding_window < 1:
-        raise ValueError(f"text_config.sliding_window is {found.sliding_window!r:.80}")
-    return found
+    if type(layers.sliding_window) is not int or layers.sliding_window < 1:
+        raise ValueError(f"text_config.sliding_window is {layers.sliding_window!r:.80}")
+    return layers
 
 
 def _layer(take: Take, text: Any, index: int) -> AssistantLayer:

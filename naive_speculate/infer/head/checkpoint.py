@@ -130,9 +130,9 @@ def _load(
     }
     block, first = kind in BLOCK_KINDS, "pre_projection" if kind == "assistant" else "fc"
     _check_tensors(stored, config, block or kind == "assistant")
-    wanted = dtype or (torch.float32 if executor == "onnx" else stored[f"{first}.weight"].dtype)
+    dtype = dtype or (torch.float32 if executor == "onnx" else stored[f"{first}.weight"].dtype)
     tensors = {
-        key: t.to(device, wanted) if t.is_floating_point() else t for key, t in stored.items()
+        key: t.to(device, dtype) if t.is_floating_point() else t for key, t in stored.items()
     }
     if kind == "assistant":
         assistant = assistant_in(_taker(tensors), config, target, name)
@@ -187,7 +187,7 @@ def _taker(tensors: dict[str, torch.Tensor]) -> Take:
 
 
 def _num_layers(tensors: Mapping[str, torch.Tensor]) -> int:
-    return 1 + max((int(found[1]) for key in tensors if (found := _LAYER.match(key))), default=0)
+    return 1 + max((int(match[1]) for key in tensors if (match := _LAYER.match(key))), default=0)
 
 
 def _layer_config(config: Mapping[str, Any], num_layers: int) -> "PretrainedConfig":
@@ -196,16 +196,16 @@ def _layer_config(config: Mapping[str, Any], num_layers: int) -> "PretrainedConf
         _log.info("the head has %d layers, its configuration declares %s", num_layers, declared)
         flat["num_hidden_layers"] = num_layers
         flat.pop("layer_types", None)  # they belong to the declared layers
-    found: PretrainedConfig | None = full_config(flat)
-    if found is None:
+    full: PretrainedConfig | None = full_config(flat)
+    if full is None:
         from transformers import CONFIG_MAPPING  # slow to import
 
         if flat.get("model_type") not in CONFIG_MAPPING:  # some name the method; the tensors decide
             flat["model_type"] = "llama"
-        found = CONFIG_MAPPING[flat["model_type"]].from_dict(flat)
-    if (obstacle := is_supported(found)) is not None:
+        full = CONFIG_MAPPING[flat["model_type"]].from_dict(flat)
+    if (obstacle := is_supported(full)) is not None:
         raise ValueError(obstacle)
-    return found
+    return full
 
 
 def _shape(config: Any, weights: HeadWeights) -> LlamaShape:
@@ -280,14 +280,14 @@ def _weights(
 def _norms_output(config: Mapping[str, Any]) -> bool:
     """Whether the state that is fed back is taken after the norm; warns where the file may not
     mean it."""
-    found = bool(option(config, "norm_output"))
-    if found and "speculators_model_type" not in config:
+    norms = bool(option(config, "norm_output"))
+    if norms and "speculators_model_type" not in config:
         _log.warning(
             "the head's configuration has norm_output: true. SpecForge 0.2.0 writes this for heads"
             " that it trained without it: if fewer than expected draft tokens are accepted, compare"
             " with norm_output: false in config.json"
         )
-    return found
+    return norms
 
 
 def _shapes(config: Any, adds: bool) -> dict[str, tuple[int, ...]]:
@@ -321,11 +321,11 @@ def _checked(
 
     def read(name: str) -> torch.Tensor:
         tensor = tensors.pop(name)
-        wanted = shapes.get(name, (-1,) * tensor.dim())
-        if len(wanted) != tensor.dim() or any(
-            size not in (-1, got) for size, got in zip(wanted, tensor.shape, strict=True)
+        shape = shapes.get(name, (-1,) * tensor.dim())
+        if len(shape) != tensor.dim() or any(
+            size not in (-1, got) for size, got in zip(shape, tensor.shape, strict=True)
         ):
-            shown = str(list(wanted)).replace("-1", "any")
+            shown = str(list(shape)).replace("-1", "any")
             raise ValueError(f"{name} is {list(tensor.shape)}, its configuration requires {shown}")
         return tensor
 
@@ -356,8 +356,8 @@ def _targets_matrix(target: Any, name: str, width: int) -> torch.Tensor:
         raise ValueError(
             f"it has no {what} of its own; its width is {width}, the target's is {width_of(matrix)}"
         )
-    found: torch.Tensor = matrix.detach()
-    return found
+    detached: torch.Tensor = matrix.detach()
+    return detached
 
 
 def _token_ids(

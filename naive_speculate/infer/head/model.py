@@ -10,13 +10,13 @@ from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.assistant import AssistantHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.blocks import width_of
-from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs, Place
+from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs, MakesRaggedCaches, Place
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.ragged_cache import CacheRows
 
 
-class Head:
+class Head(MakesRaggedCaches):
     """What reads the target's hidden states to draft: a `DraftHead` or a `BlockHead`.
 
     Attributes:
@@ -28,7 +28,6 @@ class Head:
     """
 
     role: ClassVar[str] = "head"  # its name among a pair's models, and its drafter's
-    _forward: Any
 
     def __init__(
         self,
@@ -48,23 +47,6 @@ class Head:
         self.dtype = weights.norm.dtype
         self._shape = shape
         self._weights = weights
-
-    def new_cache(self, batch_size: int) -> RaggedKVCache:
-        """An empty cache for `batch_size` rows."""
-        return (
-            RaggedKVCache(batch_size)
-            if self._graphs is None
-            else self._graphs.new_cache(batch_size)
-        )
-
-    def recycle(self, cache: RaggedKVCache) -> None:
-        """Take back an unused cache for a later `new_cache`; see `Graphs`."""
-        if self._graphs is not None:
-            self._graphs.recycle(cache)
-
-    @property
-    def _graphs(self) -> Graphs | None:
-        return getattr(self._forward, "graphs", None)
 
     def _features(self, features: torch.Tensor) -> torch.Tensor:
         """Hidden states of the target, `[..., len(layers) * target_hidden_size]`, in the head's

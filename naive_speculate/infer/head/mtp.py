@@ -132,12 +132,12 @@ class MtpHead:
             states = self._norm(states.to(self.device, self.dtype))
         if self._mtp.rotary_emb is not None:
             return self._read(layer, token_ids, states, rows, RaggedStore(rows))
-        found = []  # relative positions and convolutions are computed for one row
+        states_of_rows = []  # relative positions and convolutions are computed for one row
         for index, row in enumerate(rows.indices):
             one, at = rows.cache.rows([row]), slice(index, index + 1)
             store = ConvolvedStore(one, self._slots)
-            found.append(self._read(layer, token_ids[at], states[at], one, store))
-        return torch.cat(found)
+            states_of_rows.append(self._read(layer, token_ids[at], states[at], one, store))
+        return torch.cat(states_of_rows)
 
     def _read(
         self,

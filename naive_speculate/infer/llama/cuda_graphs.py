@@ -65,9 +65,26 @@ class _Windows:
     """The captured forwards over one cache, valid until its buffers are replaced."""
 
     version: int
-    seen: set[_Key] = field(default_factory=set)
+    used_once: set[_Key] = field(default_factory=set)
     captured: dict[_Key, _Window] = field(default_factory=dict)
     full: bool = False  # memory was insufficient for another one
+
+
+class MakesRaggedCaches:
+    """Makes the caches of a model or head: `MakesCaches` for an executor that may capture its
+    forwards."""
+
+    _forward: Any  # the executor; its `graphs` capture, or are None
+
+    def new_cache(self, batch_size: int) -> RaggedKVCache:
+        """An empty cache for `batch_size` rows."""
+        graphs = self._forward.graphs
+        return RaggedKVCache(batch_size) if graphs is None else graphs.new_cache(batch_size)
+
+    def recycle(self, cache: RaggedKVCache) -> None:
+        """Take back an unused cache for a later `new_cache`; see `Graphs`."""
+        if self._forward.graphs is not None:
+            self._forward.graphs.recycle(cache)
 
 
 class Graphs:
@@ -148,8 +165,8 @@ class Graphs:
         key = (rows.indices[0], len(rows.indices), *(tensor.shape for tensor in inputs), options)
         if key in windows.captured:
             return windows.captured[key]
-        if key not in windows.seen or windows.full:
-            windows.seen.add(key)
+        if key not in windows.used_once or windows.full:
+            windows.used_once.add(key)
             return None
         try:
             window = self._captured(rows, inputs, compute, options)

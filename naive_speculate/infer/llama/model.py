@@ -14,13 +14,13 @@ from naive_speculate.infer.forward import (
     keeps_contract,
 )
 from naive_speculate.infer.llama.blocks import Rounding
-from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs
+from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs, MakesRaggedCaches
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.protocols import KVCache
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.ragged_cache import CacheRows
 
 if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
@@ -34,13 +34,15 @@ class _Forward(Protocol):
     shape: LlamaShape
     dtype: torch.dtype
     device: torch.device
+    table: torch.Tensor  # the embedding table
+    graphs: Graphs | None  # None where nothing is captured
 
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]: ...
 
 
-class LlamaLanguageModel(HasEndTokens):
+class LlamaLanguageModel(HasEndTokens, MakesRaggedCaches):
     """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), on
     CUDA as graphs (`Graphs`).
 
@@ -68,7 +70,7 @@ class LlamaLanguageModel(HasEndTokens):
         )
         self.vocab_size, self.max_positions = shape.vocab_size, stored.max_positions
         self.num_layers, self.hidden_size = shape.num_layers, shape.hidden_size
-        self.input_embeddings = getattr(self._forward, "table", weights.embedding)
+        self.input_embeddings = self._forward.table
         self.output_embeddings = self.input_embeddings
         if weights.head.data_ptr() != weights.embedding.data_ptr():  # ONNX Runtime has a copy
             self.output_embeddings = (
@@ -85,26 +87,9 @@ class LlamaLanguageModel(HasEndTokens):
         return cls(StoredLlama.of(model, rounding), executor)
 
     @property
-    def _graphs(self) -> Graphs | None:
-        return getattr(self._forward, "graphs", None)
-
-    @property
     def device(self) -> torch.device:
         """Where the logits are."""
         return self._forward.device
-
-    def new_cache(self, batch_size: int) -> RaggedKVCache:
-        """An empty cache for `batch_size` rows."""
-        return (
-            RaggedKVCache(batch_size)
-            if self._graphs is None
-            else self._graphs.new_cache(batch_size)
-        )
-
-    def recycle(self, cache: RaggedKVCache) -> None:
-        """Take back an unused cache for a later `new_cache`; see `Graphs`."""
-        if self._graphs is not None:
-            self._graphs.recycle(cache)
 
     takes_lengths, takes_trees = False, True
 

@@ -18,6 +18,7 @@ import torch
 
 from naive_speculate.infer.device import Array
 from naive_speculate.infer.llama.blocks import floats
+from naive_speculate.infer.llama.cuda_graphs import Graphs
 from naive_speculate.infer.llama.onnx_graph import EMBEDDED, GraphBuilder, LlamaGraph
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.memory import on_disk
@@ -31,6 +32,8 @@ _LOWEST = np.finfo(np.float32).min
 class OnnxSession:
     """Runs a graph, whose weights are on the CPU, over the rows of a ragged cache. `table`: the
     embedding table, float32 `[vocab_size, w]` or in blocks."""
+
+    graphs: Graphs | None = None  # nothing is captured
 
     def __init__(self, graph: GraphBuilder, rotary: RotaryTable, table: torch.Tensor) -> None:
         self.shape = shape = graph.shape

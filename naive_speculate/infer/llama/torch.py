@@ -36,7 +36,7 @@ class TorchLlama:
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
         self.rotary = rotary
-        self.weights = weights
+        self.weights, self.table = weights, weights.embedding
         self.graphs = graphs
 
     @torch.inference_mode()

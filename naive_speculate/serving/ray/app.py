@@ -22,7 +22,7 @@ from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.local import LocalEngine
-from naive_speculate.serving.protocol import About, Load, Request, Unavailable
+from naive_speculate.serving.protocol import About, Load, Reader, Request, Unavailable
 from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 
@@ -98,13 +98,15 @@ class Decoder:
             self._engine.about, capacity=args.max_rows * max(args.min_replicas, args.max_replicas)
         )
 
-    async def decode(self, request: Request) -> AsyncIterator[list[Event] | Refusal]:
-        """Decode a request; yields lists of events, or one `Refusal`."""
-        inbox, cancel = Inbox(), threading.Event()
+    async def decode(
+        self, request: Request, address: str, session: str
+    ) -> AsyncIterator[list[Event] | Refusal]:
+        """Decode a request of that reader; yields lists of events, or one `Refusal`."""
+        inbox, cancel, reader = Inbox(), threading.Event(), Reader(address, session)
         sent = False
         try:
             # In a thread, since tokenizing a long prompt takes time.
-            await asyncio.to_thread(self._engine.start, request, cancel, inbox.deliver)
+            await asyncio.to_thread(self._engine.start, request, cancel, inbox.deliver, reader)
             async for events in inbox.lists(
                 lambda: LIST_SECONDS * max(1, self._engine.load().running / FEW_RUNS)
             ):

@@ -1,14 +1,16 @@
 """An engine whose replicas run on Ray Serve; this process is their client.
 
-A run whose replica dies before anything was read is retried on another; its seed is fixed, so it
-is the same run. A run that had begun ends with an error message.
+Twice as many runs as the replicas have rows are passed on to them, so that a row is never idle
+and the cluster grows with demand; the others wait here, in turns. A run whose replica dies before
+anything was read is retried on another; its seed is fixed, so it is the same run. A run that had
+begun ends with an error message.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ray import serve
@@ -37,11 +39,13 @@ from naive_speculate.serving.protocol import (
 from naive_speculate.serving.ray.app import Refusal
 from naive_speculate.serving.ray.cluster import ClusterError, one_line, replicas_of
 from naive_speculate.serving.requests import seeded
+from naive_speculate.serving.turns import TOO_MANY, Job, Turns, num_rows
 from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_TRIES = 3  # limits the replicas that a request can crash
 DIED = "The machine that decoded this run is gone. Run it again: the same seed gives the same text."
 DIED_WAITING = "Several machines failed before this run could start. Try again in a minute."
+_PASSED_ON = 2  # rows that are passed on per row of the replicas
 GONE = "The cluster's application is gone. The server needs to be started again."
 _LOOK_SECONDS = 0.05
 _STATUS_SECONDS = 2.0
@@ -66,7 +70,7 @@ class RayEngine(Engine):
         self._decode = handle.options(stream=True).decode
         self._replicas = replicas_of(app) or 1
         self._lock = threading.Lock()
-        self._runs: set[_Streamed] = set()
+        self._runs = Turns[_Streamed]()  # those that are passed on are running
         self._closed = threading.Event()
         self._gone = False
         self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
@@ -80,27 +84,34 @@ class RayEngine(Engine):
             raise Unavailable(STOPPING)
         if self._gone:
             raise Unavailable(GONE)
-        request = seeded(request)
+        run = _Streamed(
+            reader, num_rows=request.params.num_sequences, request=seeded(request), cancel=cancel
+        )
         with self._lock:
-            waiting = sum(run.rows for run in self._runs if not run.begun)
-        if waiting + request.params.num_sequences > self._max_waiting:
-            raise Unavailable(FULL.format(waiting))
-        run = _Streamed(request.params.num_sequences, cancel, self._request_stream(request))
-        with self._lock:
-            self._runs.add(run)
-        pump(self._lists(request, run), deliver)
+            dropped = self._runs.add(run, self._max_waiting)
+            if dropped is run:
+                raise Unavailable(FULL.format(num_rows(self._runs.waiting)))
+        if dropped is not None:
+            dropped.end(FinishReason.ERROR, TOO_MANY)
+        self._pass_on()
+        pump(self._lists(run), deliver)
 
     def waiting_before(self, reader: Reader) -> int | None:
         """Counts the runs of this engine."""
-        load = self.load()
-        return load.waiting if load.running + load.waiting >= load.capacity else None
+        load, new = self.load(), Job(reader)
+        if load.running + load.waiting < load.capacity:
+            return None
+        with self._lock:
+            order = self._runs.order([*self._runs.waiting, new])
+            passed_on = [run for run in self._runs.running if not run.begun]
+        return num_rows([*passed_on, *order[: order.index(new)]])
 
     def load(self) -> Load:
         """The load of this engine's own runs; those of other processes are not visible."""
         with self._lock:
             runs = [run for run in self._runs if not run.cancel.is_set()]
-        running = sum(run.rows for run in runs if run.begun)
-        waiting = sum(run.rows for run in runs if not run.begun)
+        running = num_rows(run for run in runs if run.begun)
+        waiting = num_rows(run for run in runs if not run.begun)
         ready = not self._closed.is_set() and not self._gone
         return Load(ready, running, waiting, self._rows * self._replicas, self._replicas)
 
@@ -115,25 +126,44 @@ class RayEngine(Engine):
             time.sleep(_LOOK_SECONDS)
         self.handle.shutdown()
 
-    def _request_stream(self, request: Request) -> Any:
+    def _pass_on(self) -> None:
+        """Let runs leave this process while the replicas have room for them."""
+        most = _PASSED_ON * self._rows * max(1, self._replicas)
+        with self._lock:
+            while self._runs.waiting:
+                run = self._runs.order(self._runs.waiting)[0]
+                passed_on = num_rows(self._runs.running)
+                if passed_on and passed_on + run.num_rows > most:
+                    return
+                self._runs.begin(run)
+                run.passed_on.set()
+
+    def _open(self, run: "_Streamed") -> None:
+        """Let a replica decode the run."""
+        reader = run.reader
         try:
-            return self._decode.remote(request)
+            run.stream = self._decode.remote(run.request, reader.address, reader.session)
         except DeploymentUnavailableError:
             raise Unavailable(GONE) from None
         except BackPressureError:
             raise Unavailable("Too many runs are waiting. Try again in a moment.") from None
+        if run.ended:  # another thread ended it just now
+            run.stream.cancel()
 
-    def _lists(self, request: Request, run: "_Streamed") -> Iterator[list[Event]]:
+    def _lists(self, run: "_Streamed") -> Iterator[list[Event]]:
         """A run's lists, retried on other replicas until one begins it, and the events that a
         replica could not send."""
-        delivered, tries = DeliveredEvents(run.rows), 1
+        delivered, tries = DeliveredEvents(run.num_rows), 1
         try:
+            run.passed_on.wait()
+            if not run.ended:
+                self._open(run)
             while delivered.unfinished:
                 batch = None if run.ended else self._next(run)
                 if isinstance(batch, list):
                     run.begun = True
                 elif run.ended == FinishReason.ERROR and not run.begun:
-                    raise Unavailable(GONE)
+                    raise Unavailable(run.why)
                 elif run.ended:
                     batch = delivered.endings(FinishReason.CANCELLED)
                 elif isinstance(batch, str) or batch is None or run.begun:
@@ -147,16 +177,18 @@ class RayEngine(Engine):
                 else:
                     time.sleep(_LOOK_SECONDS * 2**tries)  # Serve is about to replace the replica
                     tries, self.retried = tries + 1, self.retried + 1
-                    run.stream = self._request_stream(request)
-                    if run.ended:  # another thread ended the previous stream just now
-                        run.stream.cancel()
+                    self._open(run)
                     continue
                 delivered.add(batch)
                 yield batch
         finally:
             run.end(FinishReason.CANCELLED)
             with self._lock:
-                self._runs.discard(run)
+                self._runs.waiting, self._runs.running = (
+                    [each for each in runs if each is not run]
+                    for runs in (self._runs.waiting, self._runs.running)
+                )
+            self._pass_on()
 
     @staticmethod
     def _next(run: "_Streamed") -> list[Event] | Refusal | str | None:
@@ -176,11 +208,13 @@ class RayEngine(Engine):
             return "unavailable", ""
         return batch
 
-    def _end(self, reason: FinishReason, which: "Callable[[_Streamed], bool]") -> None:
+    def _end(
+        self, reason: FinishReason, which: "Callable[[_Streamed], bool]", why: str = ""
+    ) -> None:
         with self._lock:
             runs = [run for run in self._runs if which(run)]
         for run in runs:
-            run.end(reason)
+            run.end(reason, why)
 
     def _watch(self) -> None:
         """Poll the runs' cancel flags, since their readers are blocked, and the replicas."""
@@ -196,24 +230,27 @@ class RayEngine(Engine):
             self._gone = running is None
             self._replicas = running or 0
             if self._gone:
-                self._end(FinishReason.ERROR, lambda run: not run.begun)
+                self._end(FinishReason.ERROR, lambda run: not run.begun, GONE)
+            self._pass_on()
             looked = time.monotonic()
 
 
-@dataclass(eq=False)
-class _Streamed:
-    """A run of so many rows, and the stream of its current replica; `begun` once anything was
-    read."""
+@dataclass(eq=False, kw_only=True)
+class _Streamed(Job):
+    """A run, and the stream of its current replica; `begun` once anything was read."""
 
-    rows: int
+    request: Request
     cancel: CancelFlag
-    stream: Any
+    stream: Any = None  # until it is passed on
+    passed_on: threading.Event = field(default_factory=threading.Event)  # or ended before
     begun: bool = False
     ended: FinishReason | None = None  # why it must end
+    why: str = ""  # the same in words
 
-    def end(self, reason: FinishReason) -> None:
+    def end(self, reason: FinishReason, why: str = "") -> None:
         """End the run, here and in the replica."""
         if self.ended is None:
-            self.ended = reason
+            self.ended, self.why = reason, why
+            self.passed_on.set()
             with suppress(Exception):  # it may have failed already, which the reader sees
                 self.stream.cancel()

@@ -51,8 +51,8 @@ class AssistantDrafter(BatchDrafter):
     def max_window(self, row: SequenceState) -> int:
         """See `BatchDrafter.max_window`; nothing can be drafted without the target's state of the
         last token but one."""
-        found = self.states.get(row)
-        return row.num_remaining - 1 if found and found[0] == len(row.token_ids) - 2 else 0
+        state = self.states.get(row)
+        return row.num_remaining - 1 if state and state[0] == len(row.token_ids) - 2 else 0
 
     def observe(
         self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]
@@ -61,14 +61,14 @@ class AssistantDrafter(BatchDrafter):
             self.states[row] = (start + len(states) - 1, states[-1])
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        window, seen = (
+        window, attended = (
             DrawnWindow(rows, limits, self.vocab_size),
             self.head.see(self.target_rows(rows), self._sources),
         )
         states = self._norm(torch.stack([self.states[row][1] for row in rows]))
         token_ids = on_device([row.token_ids[-1] for row in rows], states.device)
         while not window.full:
-            logits, states = self.head.draft(self._embed(token_ids), states, seen)
+            logits, states = self.head.draft(self._embed(token_ids), states, attended)
             token_ids = window.add(logits)
         return window.proposal()
 

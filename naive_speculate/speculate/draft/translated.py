@@ -103,7 +103,7 @@ class TranslatedHistory:
         self.token_ids = list(translation.opening)
         self._translation = translation
         self._num_ids = num_ids
-        self._seen = 0  # so many of the target's tokens
+        self._num_read = 0  # so many of the target's tokens
         self._begin = 0  # the target's first token that is not special
         # Since the last special token, where tokens of both end together: how many of each there
         # are before.
@@ -114,45 +114,45 @@ class TranslatedHistory:
         """Follow the text. `token_ids`: all of the target's tokens: the earlier ones and more.
         Returns how many of the draft's earlier tokens are unchanged."""
         self._stands = len(self.token_ids)
-        while self._seen < len(token_ids):
-            token = token_ids[self._seen]
+        while self._num_read < len(token_ids):
+            token = token_ids[self._num_read]
             known = self._translation.to_draft.get(token)
             known = known if known is not None and known < self._num_ids else None
             # Whether both hold the same text, with some since the last special token.
-            agrees = self._marks[-1] == (self._seen, len(self.token_ids)) and self._marks[0][
+            agrees = self._marks[-1] == (self._num_read, len(self.token_ids)) and self._marks[0][
                 1
             ] < len(self.token_ids)
             if token not in self._translation.target_bytes:
                 self._append_special(token, known)
             elif known is not None and agrees:
                 self.token_ids.append(known)
-                self._seen += 1
-                self._marks.append((self._seen, len(self.token_ids)))
+                self._num_read += 1
+                self._marks.append((self._num_read, len(self.token_ids)))
             else:
                 self._encode(token_ids)
         if not self.token_ids:
             self.token_ids.append(self._translation.filler)
-            self._marks = [(self._seen, 1)]
+            self._marks = [(self._num_read, 1)]
         return self._stands
 
     def _append_special(self, token: int, known: int | None) -> None:
         opening = self._translation.opening
         opens = (
-            self._seen == 0
+            self._num_read == 0
             and opening
             and (token == self._translation.opens_target or known == opening[0])
         )
         if known is not None and not opens:
             self.token_ids.append(known)
-        if self._begin == self._seen:
+        if self._begin == self._num_read:
             self._begin += 1
-        self._seen += 1
-        self._marks = [(self._seen, len(self.token_ids))]
+        self._num_read += 1
+        self._marks = [(self._num_read, len(self.token_ids))]
 
     def _encode(self, token_ids: Sequence[int]) -> None:
         """Encode from a word's beginning to the next special token."""
         pieces = self._translation.target_bytes
-        following = range(self._seen, len(token_ids))
+        following = range(self._num_read, len(token_ids))
         end = next(
             (position for position in following if token_ids[position] not in pieces),
             len(token_ids),
@@ -193,7 +193,7 @@ class TranslatedHistory:
             marks.append((end, base + len(new)))
         self._stands = min(self._stands, base + num_shared(self.token_ids[base:], new))
         self.token_ids[base:] = new
-        self._marks, self._seen = marks, end
+        self._marks, self._num_read = marks, end
 
     def _start(self, token_ids: Sequence[int]) -> int:
         """The mark to encode from: the last before a space, or else an earlier one that is not

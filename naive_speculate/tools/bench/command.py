@@ -205,9 +205,9 @@ def _measure_suite(options: argparse.Namespace, progress: Progress) -> dict[str,
 
 def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     for option in ("target", "draft"):
-        if (given := getattr(options, option)) is not None and is_gguf(given):
+        if (path := getattr(options, option)) is not None and is_gguf(path):
             raise ValueError(
-                f"--{option} {given}: transformers, with which this compares, does not compute GGUF"
+                f"--{option} {path}: transformers, with which this compares, does not compute GGUF"
                 " files"
             )
     pair = _load(options, options.target, options.draft, options.head)
@@ -242,13 +242,12 @@ def _load(options: argparse.Namespace, *models: Any, executor: str | None = None
 def _transformers(options: argparse.Namespace, new_tokens: int, ends: bool = False) -> Transformers:
     """transformers' generation with the same target and draft, in the same precision on the same
     device."""
-    given = (
+    names = (
         (options.target, options.draft)
         if options.target
         else (BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft")
     )
-    models: Any = _load(options, *given, executor="transformers")
-    draft = (
-        getattr(models.draft, "model", None) if models.translation is None else None
-    )  # it assists with its own tokens alone
+    models: Any = _load(options, *names, executor="transformers")
+    # it assists with its own tokens alone
+    draft = getattr(models.draft, "model", None) if models.translation is None else None
     return Transformers(models.target.model, draft, new_tokens, ends)

@@ -34,6 +34,7 @@ CONTEXTS, BATCHES = (100, 250, 500, 1000), (1, 2, 4, 8, 16)
 MODES = {"greedy": 0.0, "temperature 0.8": 0.8}
 _COST_CONTEXT, _CONTEXT_TOKENS = 100, 20
 _MIDDLE = 4
+_REPEATS = 3  # of every prompt where events of more detail are compared
 Grid = dict[int, dict[int, float]]  # by window, then by size
 
 
@@ -152,10 +153,8 @@ class Comparison:
             drafting[window] += [step.draft_seconds or 0.0 for step in steps]
             whole[window] += [step.total_seconds or 0.0 for step in steps]
             self.tick(0)
-        plain, windows = (
-            median(whole[0]),
-            [window for window in range(1, self.max_window + 1) if whole[window]],
-        )
+        plain = median(whole[0])
+        windows = [window for window in range(1, self.max_window + 1) if whole[window]]
         if not windows:
             raise ValueError(f"new_tokens={self.new_tokens} is too few to measure steps")
         first, last = median(drafting[1]), windows[-1]
@@ -167,10 +166,8 @@ class Comparison:
 
     def _by_context(self) -> Grid:
         """Median milliseconds of a step by window, then by context length."""
-        limit, text = (
-            self.decoder.admission.max_positions,
-            [token for prompt in self.prompts for token in prompt],
-        )
+        limit = self.decoder.admission.max_positions
+        text = [token for prompt in self.prompts for token in prompt]
 
         def milliseconds(window: int, length: int) -> list[float]:
             prompt = (text * (length // len(text) + 1))[:length]
@@ -227,14 +224,14 @@ class Comparison:
             for window, row in times.items()
         }
 
-    def _event_overhead(self, repeats: int = 3) -> dict[str, float]:
+    def _event_overhead(self) -> dict[str, float]:
         """Extra time of events with more detail, relative to none: medians over adjacent runs."""
         details = ("none", "probs", "full")
         ways = [
             our_way(self.decoder, self.middle, self._params(0.8), detail=detail)
             for detail in details
         ]
-        none, *others = zip(*decode_all(ways, [*self.prompts] * repeats, self.tick), strict=True)
+        none, *others = zip(*decode_all(ways, [*self.prompts] * _REPEATS, self.tick), strict=True)
         return {
             detail: median(
                 run.seconds / base.seconds - 1 for run, base in zip(runs, none, strict=True)

@@ -285,6 +285,21 @@ def forward_costs(
     return ms[0], ms[1:]
 
 
+def pass_seconds(
+    models: Mapping[K, BatchLanguageModel], counts: Iterable[int], context: int, rounds: int
+) -> dict[K, dict[int, float]]:
+    """Median seconds of a forward over each number of tokens after `context` others, by model;
+    the models take turns."""
+    medians: dict[K, dict[int, float]] = {key: {} for key in models}
+    for count in counts:
+        timers = {key: forward_timer(model, context, count) for key, model in models.items()}
+        timed = {key: lambda _, timer=timer: timer() for key, timer in timers.items()}
+        times = list(in_turn(timed, range(rounds)))
+        for key in models:
+            medians[key][count] = median(each[key] for each in times)
+    return medians
+
+
 def memory_mib(device: torch.device) -> dict[str, float]:
     """The peak memory of this process, on systems with POSIX's `getrusage`, and of torch on
     CUDA."""

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from naive_speculate.arguments import Parser, adder, positive, print_json, text_file
+from naive_speculate.tables import table
 from naive_speculate.text import visible
 from naive_speculate.tools.differ.compare import HALF, Difference, Verdict, differ
 
@@ -67,20 +67,19 @@ def show(difference: Difference, console: Console) -> None:
             line = Text(f"  {name}  …{visible(difference.before)}", "dim", end="")
             console.print(line, Text(visible(token), "bold reverse"), sep="", soft_wrap=True)
     if difference.margins:
-        table = Table(title="log p at the first divergence, in nats")
-        for heading in ("dtype", "rows", "A", "B", "margin A − B", "top two tokens"):
-            table.add_column(
-                heading, justify="left" if heading in ("dtype", "top two tokens") else "right"
-            )
-        for m in difference.margins:
-            numbers = (f"{m.log_prob_a:.4f}", f"{m.log_prob_b:.4f}", f"{m.margin:+.4f}")
-            table.add_row(
-                m.dtype,
-                str(m.num_rows),
-                *numbers,
-                Text(" ".join(repr(visible(text)) for text in m.top)),
-            )
-        console.print(table)
+        rows = [
+            {
+                "dtype": m.dtype,
+                "rows": str(m.num_rows),
+                "A": f"{m.log_prob_a:.4f}",
+                "B": f"{m.log_prob_b:.4f}",
+                "margin A − B": f"{m.margin:+.4f}",
+                "top two tokens": Text(" ".join(repr(visible(text)) for text in m.top)),
+            }
+            for m in difference.margins
+        ]
+        title = "log p at the first divergence, in nats"
+        console.print(table(rows, left=["dtype", "top two tokens"], title=title))
         console.print(
             f"Rounding moves such margins by up to {difference.rounding:.4f} nats in this text.",
             soft_wrap=True,

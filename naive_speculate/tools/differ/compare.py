@@ -26,6 +26,7 @@ END = "(end of text)"
 MOST_PLAUSIBLE_TEMPERATURE = 1.5
 LEAST_PLAUSIBLE = 0.001
 HALF = ("bfloat16", "float16")
+_LAST = 64  # positions at which rounding is measured
 _CLOSEST, _BEFORE = 20, 16  # positions that are tried for a flip, and tokens of the text before it
 
 
@@ -255,10 +256,10 @@ def _read(
     ]
 
 
-def _rounding(full: Scores, half: Scores, prefix: Sequence[int], last: int = 64) -> float:
+def _rounding(full: Scores, half: Scores, prefix: Sequence[int]) -> float:
     """The largest change, over the last positions, of the margin between float32's two most
     probable tokens."""
-    logits, rounded = full.whole(prefix)[-last:], half.whole(prefix)[-last:]
+    logits, rounded = full.whole(prefix)[-_LAST:], half.whole(prefix)[-_LAST:]
     top = logits.topk(2, dim=-1).indices
     changes = [x.gather(-1, top).diff(dim=-1)[:, 0] for x in (logits, rounded)]
     return float((changes[0] - changes[1]).abs().max())

@@ -6,7 +6,15 @@ from collections import defaultdict
 from typing import Any
 
 from naive_speculate.tools.doctor.json_objects import objects, whole_number, whole_numbers
-from naive_speculate.tools.doctor.reading import Format, Part, Reading, category, rates_of
+from naive_speculate.tools.doctor.reading import (
+    Format,
+    Part,
+    Reading,
+    category,
+    histogram_of,
+    per_second,
+    rates_of,
+)
 
 _FORM = Format("Spec-Bench", "answers", "evaluation/eval.py, `accept_lengths`")
 _SPECULATORS = Format("vLLM", "speculators' acceptance report", "speculators, its evaluation")
@@ -23,32 +31,21 @@ _NO_WINDOW = (
 def read_spec_bench(text: str) -> Reading | None:
     """All answers together; None if there are none. Those of a method that accepts nothing give
     the speed of plain decoding."""
-    methods: dict[str, list[tuple[Part, float, float]]] = defaultdict(list)
+    methods: dict[str, list[tuple[Part, int, float]]] = defaultdict(list)
     for choice, answer in objects(text, ("accept_lengths",)):
         if (one := _of_choice(choice, answer)) is not None:
             methods[str(answer.get("model_id"))].append(one)
-    speeds: dict[bool, tuple[float, float]] = {True: (0.0, 0.0), False: (0.0, 0.0)}
-    parts = list[Part]()
+    parts, runs = list[Part](), list[tuple[bool, float, int]]()
     for answers in methods.values():
         drafts = any(part.accepted for part, *_ in answers)
         parts += [part for part, *_ in answers] if drafts else []
-        tokens, seconds = speeds[drafts]
-        speeds[drafts] = (
-            tokens + sum(number for _, number, _ in answers),
-            seconds + sum(time for *_, time in answers),
-        )
+        runs += [(drafts, 1000 * seconds, tokens) for _, tokens, seconds in answers]
     if not parts:
         return None
-    rates = [tokens / seconds if seconds else None for tokens, seconds in speeds.values()]
-    return _FORM.total(
-        parts,
-        tokens_per_second=rates[0],
-        plain_tokens_per_second=rates[1],
-        unknown=(_NO_WINDOW,),
-    )
+    return _FORM.total(parts, unknown=(_NO_WINDOW,), **per_second(runs))
 
 
-def _of_choice(choice: dict[str, Any], answer: dict[str, Any]) -> tuple[Part, float, float] | None:
+def _of_choice(choice: dict[str, Any], answer: dict[str, Any]) -> tuple[Part, int, float] | None:
     """One answer with its tokens and seconds. `accept_lengths` counts the target's own token,
     unless the sum is then too small for the text."""
     lengths = whole_numbers(choice.get("accept_lengths"), "accept_lengths")
@@ -59,13 +56,13 @@ def _of_choice(choice: dict[str, Any], answer: dict[str, Any]) -> tuple[Part, fl
     if tokens and abs(sum(lengths) + len(lengths) - tokens) < abs(sum(lengths) - tokens):
         own = 0
     hits = [max(length - own, 0) for length in lengths]
-    counts = [hits.count(number) for number in range(max(hits) + 1)]
     times = choice.get("wall_time")
     seconds = (
         [time for time in times if isinstance(time, int | float)] if isinstance(times, list) else []
     )
-    part = Part(sum(hits), None, len(hits), rates_of(counts, None), category=category(answer))
-    return part, float(tokens), float(sum(seconds))
+    rates = rates_of(histogram_of(hits), None)
+    part = Part(sum(hits), None, len(hits), rates, category=category(answer))
+    return part, tokens, float(sum(seconds))
 
 
 def read_speculators(text: str) -> Reading | None:

@@ -27,10 +27,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Diagnoses an engine's speculative decoding from its logs, all together.",
         epilog=f"Supported: {KNOWN}.",
     )
-    add, speed = (
-        adder(parser),
-        parsed(float, "a positive number", lambda value: 0 < value < math.inf),
-    )
+    add = adder(parser)
+    speed = parsed(float, "a positive number", lambda value: 0 < value < math.inf)
     add(
         "files FILE",
         "logs, responses or metrics, read as one text; - is standard input, the default",

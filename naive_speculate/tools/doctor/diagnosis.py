@@ -79,11 +79,9 @@ class Diagnosis:
     ) -> None:
         if num_draft_tokens is not None and num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
-        read, window, accepted = (
-            reading.drafted_per_step,
-            num_draft_tokens,
-            reading.accepted_per_step,
-        )
+        read = reading.drafted_per_step
+        window = num_draft_tokens
+        accepted = reading.accepted_per_step
         width = read or window if reading.other_drafted_per_step is None else window or read
         if (
             accepted is None
@@ -200,11 +198,9 @@ class Diagnosis:
     @property
     def draft_share(self) -> float | None:
         """The drafter's share of a step's time, as measured or by the costs; None if unknown."""
-        share, width, tokens = (
-            self.reading.draft_share,
-            self.num_draft_tokens,
-            self.mean_acceptance_length,
-        )
+        share = self.reading.draft_share
+        width = self.num_draft_tokens
+        tokens = self.mean_acceptance_length
         if share or self.costs is None or width is None or tokens is None or self.speedup is None:
             return share
         return width * self.costs.draft * self.speedup / tokens

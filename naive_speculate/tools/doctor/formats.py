@@ -56,20 +56,10 @@ KNOWN = (
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
-_MESSAGES = (
-    "log",
-    "MESSAGE",
-    "message",
-    "msg",
-    "line",
-)  # of Docker's, journald's and other records of a log
-_FIGURES = {
-    "timings",
-    "usage",
-    "stats",
-    "metrics",
-    "meta_info",
-}  # what a record holds that is itself a report
+# of Docker's, journald's and other records of a log
+_MESSAGES = ("log", "MESSAGE", "message", "msg", "line")
+# what a record holds that is itself a report
+_FIGURES = {"timings", "usage", "stats", "metrics", "meta_info"}
 _ZEROS: dict[tuple[bool, ...], str] = {  # which bytes of four are zero in mostly Latin text
     (False, True, True, True): "utf-32-le",
     (True, True, True, False): "utf-32-be",
@@ -89,10 +79,8 @@ def decoded(data: bytes) -> str:
                 "the text is compressed by gzip and damaged, or was not copied in full"
             ) from None
     encoding: str = json.detect_encoding(data)
-    if encoding not in (
-        "utf-16",
-        "utf-32",
-    ):  # these have marks; otherwise it looks at four bytes only
+    # these have marks; otherwise it looks at four bytes only
+    if encoding not in ("utf-16", "utf-32"):
         sample = data[: min(4096, len(data) // 4 * 4)]
         # more than half of them
         zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))

@@ -1,16 +1,9 @@
 """llama.cpp: the server's log and `timings`, the statistics of `common/speculative.cpp`, the
-output of its examples, and its lines of each step, at log level debug or with LLAMA_TRACE.
-
-Versions: `tools/server/server-task.cpp` 00efb3e18426 (`timings`), `common/speculative.cpp`
-001d906a6d86 ("statistics"), `examples/speculative-simple/speculative-simple.cpp` 08d0baaca674
-and `examples/speculative/speculative.cpp` 007d71358afe, `tools/server/server-context.cpp`
-001d906a6d86 (steps).
-"""
+output of its examples, and its lines of each step, at log level debug or with LLAMA_TRACE."""
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -20,9 +13,11 @@ from naive_speculate.tools.doctor.reading import (
     Part,
     Reading,
     Stretch,
+    histogram_of,
     judged_of,
     last_of_each,
     numbers_in,
+    per_second,
     rates_of,
 )
 
@@ -139,15 +134,13 @@ def read_timings(text: str) -> Reading | None:
         )
         rounds.append(name := next(names, None))
         steps = whole_number(timings[name], name) if name else None  # as counted
-        if (
-            name is None and timings.get("predicted_n") is not None
-        ):  # the tokens that were not draft tokens, nor the prefill's
+        if name is None and timings.get("predicted_n") is not None:
+            # the tokens that were not draft tokens, nor the prefill's
             steps = whole_number(timings["predicted_n"], "predicted_n") - accepted - 1
             if drafted:
                 steps = _steps_of(steps)
                 after_end += steps is None
         parts.append(Part(accepted, drafted, steps))
-    parts = _within_answers(parts, after_end)
     times = [
         (bool(timings.get("draft_n")), timings["predicted_ms"], timings["predicted_n"])
         for timings, _ in _reports(text, ("predicted_ms",))
@@ -155,17 +148,14 @@ def read_timings(text: str) -> Reading | None:
         and isinstance(timings.get("predicted_n"), int)
     ]
     if None in rounds:
-        left_out = (_AFTER_END.format(after_end, len(reports)),) if after_end else ()
-        reading = _TIMINGS.of_tokens(parts, *left_out, _NO_RATES, _P_MIN, **_per_second(times))
-        return replace(reading, num_after_end=after_end)
+        return _of_answers(_TIMINGS, parts, after_end, **per_second(times))
     named = (
         _ROUNDS
         if any("draft_kind" in timings for timings, _ in reports)
         else _ROUNDS._replace(engine="llama.cpp")
     )
-    return named.total(
-        parts, unknown=("These timings have no rates per index.",), **_per_second(times)
-    )
+    unknown = ("These timings have no rates per index.",)
+    return named.total(parts, unknown=unknown, **per_second(times))
 
 
 def read_mtp_bench(text: str) -> Reading | None:
@@ -178,7 +168,7 @@ def read_mtp_bench(text: str) -> Reading | None:
             parts.append(Part(accepted, drafted, max(tokens - accepted - 1, 0), category=name))
         if float(speed):
             times.append((drafted > 0, 1000 * tokens / float(speed), tokens))
-    return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times)) if parts else None
+    return _of_answers(_TIMINGS, parts, 0, **per_second(times)) if parts else None
 
 
 def _steps_of(difference: int) -> int | None:
@@ -188,11 +178,14 @@ def _steps_of(difference: int) -> int | None:
     return None if difference < 0 else max(difference, 1)
 
 
-def _within_answers(parts: list[Part], after_end: int) -> list[Part]:
-    """The requests without those that count draft tokens after their end, if others are left."""
-    if not 0 < after_end < len(parts):
-        return parts
-    return [part for part in parts if part.steps is not None or not part.drafted]
+def _of_answers(form: Format, parts: list[Part], after_end: int, **figures: Any) -> Reading:
+    """Requests together, of which `after_end` count draft tokens after their end; these are left
+    out if there are others."""
+    left_out = (_AFTER_END.format(after_end, len(parts)),) if after_end else ()
+    if 0 < after_end < len(parts):
+        parts = [part for part in parts if part.steps is not None or not part.drafted]
+    figures["num_after_end"] = after_end
+    return form.of_tokens(parts, *left_out, _NO_RATES, _P_MIN, **figures)
 
 
 def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -251,10 +244,7 @@ def read_server_log(text: str) -> Reading | None:
         return None
     rated = [part for part in parts if part.rates]
     if not rated:
-        left_out = (_AFTER_END.format(after_end, len(parts)),) if after_end else ()
-        parts = _within_answers(parts, after_end)
-        reading = _LOG.of_tokens(parts, *left_out, _NO_RATES, _P_MIN, **speeds(text))
-        return replace(reading, num_after_end=after_end)
+        return _of_answers(_LOG, parts, after_end, **speeds(text))
     derived = ("The steps are derived from the mean length, which has two decimals.",)
     return _LOG.total(
         parts, rates=_LOG.total(rated).rates, derived=derived, unknown=(_P_MIN,), **speeds(text)
@@ -278,26 +268,12 @@ def speeds(text: str) -> dict[str, Any]:
         for line in _statistics(text)
         if (spent := _DURATIONS.search(line[-1]))
     ]
-    drafting, total = (
-        sum(spent for _, spent in lines),
-        sum(spent for drafted, spent, _ in times if drafted),
-    )
+    drafting = sum(spent for _, spent in lines)
+    total = sum(spent for drafted, spent, _ in times if drafted)
     # The lines count all requests since the server's start; the log may lack some.
     whole = total and all(begun <= len(times) for begun, _ in lines)
     share = drafting / total if whole else 0.0
-    return _per_second(times) | ({"draft_share": share} if 0 < share < 1 else {})
-
-
-def _per_second(times: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
-    """Tokens per second with and without drafting, from each request's kind, milliseconds and
-    tokens; empty if unknown."""
-    named = {}
-    for drafted, name in ((True, "tokens_per_second"), (False, "plain_tokens_per_second")):
-        alike = [time for time in times if time[0] == drafted]
-        spent, tokens = sum(time[1] for time in alike), sum(time[2] for time in alike)
-        if spent > 0 and tokens > len(alike):
-            named[name] = 1000 * tokens / spent
-    return named
+    return per_second(times) | ({"draft_share": share} if 0 < share < 1 else {})
 
 
 def _statistics(text: str) -> list[tuple[str, ...]]:
@@ -320,9 +296,8 @@ def read_statistics(text: str) -> Reading | None:
     for name, _, drafting, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
         called[name] += int(drafting or calls)
         steps, rate = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
-        if (
-            not rate and calls == first
-        ):  # until May 2026 llama.cpp did not count a step that accepted nothing
+        # until May 2026 llama.cpp did not count a step that accepted nothing
+        if not rate and calls == first:
             steps = int(drafts)
         complete = complete and rate is not None
         parts.append(
@@ -387,10 +362,8 @@ def read_steps(text: str) -> Reading | None:
                 f"llama.cpp's log: {step.accepted} accepted of {step.drafted} drafted in one step"
                 " is impossible"
             )
-    hits = Counter(step.accepted for step in steps)
-    rates = rates_of(
-        [hits[count] for count in range(max(hits) + 1)], max(step.drafted for step in steps)
-    )
+    histogram = histogram_of([step.accepted for step in steps])
+    rates = rates_of(histogram, max(step.drafted for step in steps))
     judged = (
         judged_of([(step.drafted, step.accepted, 1) for step in steps], len(rates))
         if drafted_known
@@ -428,10 +401,8 @@ def _steps(text: str) -> list[_LoggedStep]:
             announced = replay.pop(slot, None)
             if announced == "trace":  # the step is in the list already
                 continue
-            accepted, drafted = (
-                int(match["accepted"] or int(match["size"] or 0) - 1),
-                int(match["drafted"] or match["n_draft"]),
-            )
+            accepted = int(match["accepted"] or int(match["size"] or 0) - 1)
+            drafted = int(match["drafted"] or match["n_draft"])
             if announced:  # the target's own token is part of the replayed window
                 accepted = max(drafted - 1, 0)
             if match["restores"]:

@@ -6,18 +6,15 @@ logits depend on the pass, a text with drafts may differ from the one without.
 """
 
 import platform
-from collections.abc import Callable
 from pathlib import Path
-from statistics import median
-from time import perf_counter
 from typing import Any
-
-import torch
 
 from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.llama.kernels import row_difference
+from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.threads import num_threads
 from naive_speculate.tables import Output, table
+from naive_speculate.tools.bench.measure import pass_seconds
 
 _COUNTS, _CONTEXT, _ROUNDS = (1, 2, 4, 8), 64, 7
 _KNOWN = ("avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimddp")
@@ -34,18 +31,17 @@ def measured() -> dict[str, Any]:
             "--this-machine needs ONNX Runtime: pip install '.[onnx]' in the repository"
         )
     name, pairs = _pairs()
-    times: dict[str, dict[int, float]] = {form: {} for form in pairs}
-    for count in _COUNTS:
-        timers = {form: _timer(pair.target, count) for form, pair in pairs.items()}
-        rounds = [{form: run() for form, run in timers.items()} for _ in range(_ROUNDS)]
-        for form in pairs:
-            times[form][count] = 1e3 * median(each[form] for each in rounds)
+    models = {form: as_batch_model(pair.target) for form, pair in pairs.items()}
+    seconds = pass_seconds(models, _COUNTS, _CONTEXT, _ROUNDS)
     return {
         "processor": platform.processor() or platform.machine(),
         "instruction_sets": instruction_sets(),
         "threads": num_threads(),
         "model": name,
-        "milliseconds": times,
+        "milliseconds": {
+            form: {count: 1e3 * time for count, time in times.items()}
+            for form, times in seconds.items()
+        },
         "independent": {form: not row_difference(bits) for form, bits in WEIGHTS.items()},
     }
 
@@ -113,18 +109,3 @@ def _pairs() -> tuple[str, dict[str, Any]]:
         return "SmolLM2", forms("smollm2")
     except ValueError:
         return "the bundled target", forms(None)
-
-
-def _timer(model: Any, count: int) -> Callable[[], float]:
-    cache = model.new_cache(1)
-    tokens = (torch.arange(_CONTEXT + count) % model.vocab_size)[None]
-    model.forward(tokens[:, :_CONTEXT], cache, num_logits=1)
-
-    def run() -> float:
-        began = perf_counter()
-        model.forward(tokens[:, _CONTEXT:], cache)
-        seconds = perf_counter() - began
-        cache.crop(count)
-        return seconds
-
-    return run

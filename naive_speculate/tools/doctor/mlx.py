@@ -1,14 +1,10 @@
-"""Engines on MLX: mlx-lm's `from_draft`, the line of Ollama's MLX runner, and oMLX's line.
-
-Ollama: `x/mlxrunner/speculate_stats.go`, at log level debug. oMLX:
-`omlx/patches/mlx_lm_mtp/batch_generator.py`, `_log_mtp_stats`. mlx-lm 0.32: the field of each
-`GenerationResponse`, as JSON or as Python prints it.
-"""
+"""Engines on MLX: mlx-lm's `from_draft` (the field of each `GenerationResponse`, as JSON or as
+Python prints it), the line of Ollama's MLX runner (at log level debug), and oMLX's line."""
 
 import re
 from dataclasses import replace
 
-from naive_speculate.tools.doctor.reading import Format, Part, Reading, rates_of
+from naive_speculate.tools.doctor.reading import Format, Part, Reading, histogram_of, rates_of
 
 _OLLAMA = Format(
     "Ollama", "log line “speculative decode stats”", "x/mlxrunner/speculate_stats.go (2026)"
@@ -94,6 +90,5 @@ def read_from_draft(text: str) -> Reading | None:
     steps += [accepted] if accepted else []
     if not any(steps):
         return None
-    rates = rates_of([steps.count(number) for number in range(max(steps) + 1)], None)
-    part = Part(sum(steps), None, len(steps), rates)
+    part = Part(sum(steps), None, len(steps), rates_of(histogram_of(steps), None))
     return _MLX_LM.total([part], unknown=(_NO_WINDOW,))

@@ -3,7 +3,14 @@ as its samples print them (`samples/cpp/text_generation/speculative_decoding_lm.
 
 import re
 
-from naive_speculate.tools.doctor.reading import Format, Part, Reading, rates_of, ratio
+from naive_speculate.tools.doctor.reading import (
+    Format,
+    Part,
+    Reading,
+    histogram_of,
+    rates_of,
+    ratio,
+)
 
 _PRINT = Format(
     "OpenVINO GenAI",
@@ -47,9 +54,8 @@ def read_print(text: str) -> Reading | None:
         part = Part(accepted, None, steps)
         if width is not None and len(shares) == steps and abs(width - round(width)) < 0.1:
             k = round(width)
-            hits = [round(share * k / 100) for share in shares]
-            counts = [hits.count(count) for count in range(max(hits) + 1)]
-            part = Part(accepted, k * steps, steps, rates_of(counts, k))
+            histogram = histogram_of([round(share * k / 100) for share in shares])
+            part = Part(accepted, k * steps, steps, rates_of(histogram, k))
         parts.append(part)
         speeds += [float(speed)] if speed else []
     if not parts:

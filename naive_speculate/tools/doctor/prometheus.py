@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from naive_speculate.tools.doctor.processes import together
-from naive_speculate.tools.doctor.reading import Format, Part, Reading, mean
+from naive_speculate.tools.doctor.reading import GIVEN, Format, Part, Reading, mean
 
 PROMETHEUS = ("Prometheus counters", "Prometheus gauges")  # the formats' names
 
@@ -298,7 +298,7 @@ def _of_series(
             unknown = (*unknown, _V0.format("fewer were emitted than it states."))
     if window and not part.steps:
         stated = {"drafted_per_step": float(window[1])}
-        derived = (*derived, "The window is from the server's arguments.")
+        derived = (*derived, GIVEN)
     return Format(engine, "Prometheus counters", source).total(
         [part],
         requests_running=mean(number for number in requests if number),

@@ -1,9 +1,11 @@
 """The figures of an engine's speculative decoding, in one form for all engines."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+GIVEN = "The window is from the server's arguments."
 NO_HISTOGRAM = "There is no histogram, so the rates per index are unknown."
 _STEPS = (
     "The steps are derived from the tokens that were not draft tokens. Steps without a draft token"
@@ -192,10 +194,8 @@ def mean_rates(parts: Sequence[tuple[float | None, tuple[float, ...]]]) -> tuple
     weighted = [(steps, rates) for steps, rates in parts if steps]
     if not all(rates for _, rates in weighted):
         return ()
-    total, width = (
-        sum(steps for steps, _ in weighted),
-        max((len(rates) for _, rates in weighted), default=0),
-    )
+    total = sum(steps for steps, _ in weighted)
+    width = max((len(rates) for _, rates in weighted), default=0)
     return tuple(
         sum(n / total * rates[index] for n, rates in weighted if index < len(rates))
         for index in range(width)
@@ -224,6 +224,24 @@ def mean(numbers: Iterable[float]) -> float | None:
     """The mean; None without numbers."""
     numbers = list(numbers)
     return sum(numbers) / len(numbers) if numbers else None
+
+
+def per_second(runs: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
+    """Tokens per second with and without drafting, from each run's kind, milliseconds and tokens;
+    empty if unknown."""
+    named = {}
+    for drafted, name in ((True, "tokens_per_second"), (False, "plain_tokens_per_second")):
+        alike = [run for run in runs if run[0] == drafted]
+        spent, tokens = sum(run[1] for run in alike), sum(run[2] for run in alike)
+        if spent > 0 and tokens > len(alike):
+            named[name] = 1000 * tokens / spent
+    return named
+
+
+def histogram_of(accepted: Sequence[int]) -> list[int]:
+    """The numbers of steps that accepted 0, 1, 2 … draft tokens, from those of each step."""
+    counts = Counter(accepted)
+    return [counts[number] for number in range(max(accepted) + 1)]
 
 
 def rates_of(histogram: Sequence[int], width: float | None) -> tuple[float, ...]:

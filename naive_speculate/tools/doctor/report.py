@@ -14,12 +14,8 @@ from naive_speculate.tools.doctor.suspects import is_set
 
 BAR = 20
 MOST = 8  # processes that are listed
-EXAMPLES = (
-    0.01,
-    0.05,
-    0.1,
-    0.2,
-)  # draft costs for which the best window is shown if none was given
+# draft costs for which the best window is shown if none was given
+EXAMPLES = (0.01, 0.05, 0.1, 0.2)
 
 
 def show(diagnosis: Diagnosis, console: Console, basis: str = "as given") -> None:

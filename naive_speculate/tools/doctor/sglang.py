@@ -12,6 +12,7 @@ from naive_speculate.tools.doctor.ends import drop
 from naive_speculate.tools.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.tools.doctor.prometheus import samples
 from naive_speculate.tools.doctor.reading import (
+    GIVEN,
     NO_HISTOGRAM,
     Format,
     Part,
@@ -50,7 +51,6 @@ _EACH = (
     "only this gives each report a whole number of draft tokens. The reports' windows differ, as"
     " with speculative-adaptive (sglang#21599)."
 )
-GIVEN = "The window is from the server's arguments."
 _TOKENSPEED = Format(
     "tokenspeed",
     "log line “Decode batch”",
@@ -106,10 +106,8 @@ def read_log(text: str) -> Reading | None:
     text, spelled = _SPELLED.subn(r"accept len: \1, accept rate:", text)
     rows = [row for row in text.split("\n") if "Decode batch" in row]
     busy = [line for line in map(_line, rows) if line.running]
-    lines, plain = (
-        [line for line in busy if line.length >= 1],
-        [line for line in busy if not line.length],
-    )
+    lines = [line for line in busy if line.length >= 1]
+    plain = [line for line in busy if not line.length]
     if not lines:
         return None
     # speeds are of as many requests
@@ -296,12 +294,12 @@ def _adaptive(reports: Sequence[tuple[float, float, float]], half: float) -> _Wi
     nothing does not show its window."""
     widths = []
     for own in (0, 1):
-        told = [one for one in reports if one[2] and one[1] - 1 + own > half]
-        ks = [max(round((length - 1 + own) / rate - own), 1) for _, length, rate in told]
-        whole = all(_fits(k, own, [one], half) for k, one in zip(ks, told, strict=True))
-        if told and whole:
-            weight = sum(running for running, *_ in told)
-            mean_k = sum(one[0] * k for k, one in zip(ks, told, strict=True)) / weight
+        steps = [one for one in reports if one[2] and one[1] - 1 + own > half]
+        ks = [max(round((length - 1 + own) / rate - own), 1) for _, length, rate in steps]
+        whole = all(_fits(k, own, [one], half) for k, one in zip(ks, steps, strict=True))
+        if steps and whole:
+            weight = sum(running for running, *_ in steps)
+            mean_k = sum(one[0] * k for k, one in zip(ks, steps, strict=True)) / weight
             widths.append((mean_k, f"{_MEANINGS[own]}: {_EACH}"))
     if len(widths) == 2:
         return widths[0][0], widths[1][0], _UNDECIDED

@@ -3,7 +3,9 @@ measure next."""
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from naive_speculate.costs import CostTable
@@ -41,144 +43,11 @@ _EXPERTS = re.compile(
     r"|\bn_expert\s*=\s*[1-9]\d*|\bnum_(?:local_)?experts['\"]?\s*[=:]\s*[1-9]\d*",
     re.IGNORECASE,
 )
-_TEXTS = {  # by name: evidence with possible causes, and what to measure next
-    "fades": (
-        (
-            "Acceptance drops to zero {where}: {fade.before:.0%} of the steps elsewhere accept a"
-            " draft token, {after} of these {fade.steps:,.0f} steps. {stays}Possible causes: texts"
-            " longer than the drafter's context (max_position_embeddings, or its draft"
-            " max_model_len; vLLM reports the drafts that it skips as rejected, vllm#34734,"
-            " sglang#6783), other RoPE scaling than the target's, or a sliding window that the"
-            " engine does not apply."
-        ),
-        (
-            "short and long prompts apart. Compare the length at which acceptance ends with the"
-            " drafter's config.json."
-        ),
-    ),
-    "one_is_dead": (
-        (
-            "All steps without acceptance are of {names}: there {dead} of {steps:,.0f} steps"
-            " accept a draft token, in the other processes {alive}. So it is not the text."
-            " Possible causes: this process loaded other weights, another drafter or another"
-            " configuration than the others (vllm#50158), its drafter failed at the start, or it"
-            " receives other requests."
-        ),
-        (
-            "the same prompt sent to this process and to another one; then compare their start-up"
-            " lines, versions and arguments."
-        ),
-    ),
-    "one_differs": (
-        (
-            "The processes differ: α is {low:.2f} in {process} and {rest:.2f} in the"
-            " others.{windows} Possible causes: other requests (one long or unusual"
-            " prompt), another drafter, version or configuration, or a cache of the drafter that"
-            " was damaged."
-        ),
-        "the same prompts sent to this process and to another one.",
-    ),
-    "after_end": (
-        (
-            "llama.cpp counts draft tokens that it accepted after the end of the answer, such as"
-            " after a stop string: {reading.num_after_end} of the responses accept more than they"
-            " have room for. So tokens per pass cannot be derived from them."
-        ),
-        (
-            "the `statistics` line (-lv 4), which counts the steps; or answers that end at"
-            " max_tokens."
-        ),
-    ),
-    "drops_to_zero": (
-        (
-            "Acceptance drops to zero at index {index}: {before} of the steps accept index {last},"
-            " {rate} index {index}. {reached}Possible causes: a drafter made for shorter windows,"
-            " wrong positions or cache after that index, or a block drafter whose attention window"
-            " is broken (its sliding-window layers run as full attention, or the text is past its"
-            " context; vllm#40898, vllm#34734)."
-        ),
-        (
-            "the speed with k = {index}, which loses nothing; then prompts of fewer than 1,000"
-            " tokens: if index {index} works there, the drafter's context is too short."
-        ),
-    ),
-    "near_zero": (
-        (
-            "{first}: almost nothing, from the first index on. Possible causes: another chat"
-            " template, tokenizer or system prompt than the drafter was trained with; a head that"
-            " reads the wrong layers of the target, or was trained for another target; missing or"
-            " wrongly mapped weights; texts longer than the drafter's context (vllm#34734).{copies}"
-        ),
-        (
-            "one short prompt in the drafter's own chat template, greedy, with k = 1. If it stays"
-            " near zero, compare weights and layer numbers."
-        ),
-    ),
-    "mismatch": (
-        (
-            "{first}: draft and target rarely agree, from the first token on. Check that both get"
-            " the same chat template, system prompt, tokenizer, temperature and top-p (a greedy"
-            " draft loses if the target samples), that the head was trained for this target, and"
-            " that the weights are not quantised too strongly."
-        ),
-        "the same prompts at temperature 0: if acceptance rises, sampling is the cause.",
-    ),
-    "cliff": (
-        (
-            "A sharp drop after the first draft token: it is accepted in {first:.0%} of the steps,"
-            " the second in {second:.0%} of those that reach it. Possible causes: a head trained to"
-            " draft one token that drafts more from its own output, or a draft with wrong cache or"
-            " positions after the first token."
-        ),
-        "the speed with k = 1.",
-    ),
-    "no_speedup": (
-        (
-            "High acceptance without speedup: {tokens:.2f} tokens per step, but {measured:.2f}"
-            " times the speed of plain decoding. So a step takes as long as {step:.2f} plain"
-            " tokens; it should take little more than one. Verification or drafting costs too much."
-        ),
-        (
-            "the time of a target pass over 1 and over k + 1 tokens, and of one draft pass; then k"
-            " = 1."
-        ),
-    ),
-    "rare_drafts": (
-        (
-            "Drafts are rare: {share} of the steps have draft tokens, and the figures describe"
-            " these alone. Over all steps the target emits {tokens:.2f} tokens per pass. The"
-            " drafter finds nothing to propose: no n-gram repeats, or it is unsure."
-        ),
-        "text that repeats its prompt, such as edits of code; else a draft model or a head.",
-    ),
-    "draft_cost": (
-        (
-            "The drafter is expensive: it takes {share:.0%} of the time of a step. A draft model"
-            " pays if it is many times smaller than the target's active parameters, and runs on the"
-            " same device with compiled graphs."
-        ),
-        "one draft pass and one target pass; then a smaller drafter, a head, or n-gram drafting.",
-    ),
-    "experts": (
-        (
-            "The target is a mixture of experts ({experts}). Each draft token wakes other experts,"
-            " so a pass over k + 1 tokens reads more weights than one over a single token, and"
-            " acceptance alone predicts no speedup (mlx-lm#1132, vllm#46295)."
-        ),
-        (
-            "the target's pass over 1, 2, 3 … tokens (--verify-cost), and k = 1. Larger batches"
-            " wake all experts anyway."
-        ),
-    ),
-    "batch": (
-        (
-            "The batch may be too large for drafting: {requests:.0f} requests × {width:.3g} tokens"
-            " are {all:.0f} per pass, so verification is no longer nearly free. Measure the cost of"
-            " such a pass relative to a plain one (--verify-cost), and draft less, or not at all"
-            " under load."
-        ),
-        "the same prompts with one request at a time.",
-    ),
+_FINDINGS: dict[str, dict[str, str]] = {
+    key: {name: text.strip().replace("\n", " ") for name, text in fields.items()}
+    for key, fields in tomllib.loads(
+        (Path(__file__).parent / "findings.toml").read_text(encoding="utf-8")
+    ).items()
 }
 
 
@@ -198,7 +67,8 @@ def diagnose(
     apart = list(_processes(diagnosis))
     dead = any(suspect.name == "fades" for suspect in apart)
     # what the living and the dead have together describes neither
-    counts = [] if not reading.num_after_end else [_suspect("after_end", reading=reading)]
+    num_after_end = reading.num_after_end
+    counts = [_suspect("after_end", num_after_end=num_after_end)] if num_after_end else []
     listed = [*apart, *(() if dead else _acceptance(diagnosis)), *_speed(diagnosis), *counts]
     dropped = dead or any(one.name in ("drops_to_zero", "near_zero") for one in listed)
     diagnosis.suspects = (*listed, *_window(diagnosis, dropped))
@@ -210,8 +80,13 @@ def is_set(width: float) -> bool:
     return abs(width - round(width)) < 0.05
 
 
-def _suspect(name: str, **values: Any) -> Suspect:
-    return Suspect(name, *(text.format(**values) for text in _TEXTS[name]))
+def _suspect(finding: str, *optional: str, **values: Any) -> Suspect:
+    """A finding of `findings.toml` with these values, and with these of its optional sentences."""
+    fields = _FINDINGS[finding]
+    for name in fields.keys() - {"name", "words", "next"}:
+        values[name] = f"{fields[name].format(**values)} " if name in optional else ""
+    words, next = (fields[name].format(**values).strip() for name in ("words", "next"))
+    return Suspect(fields.get("name", finding), words, next)
 
 
 def _processes(diagnosis: Diagnosis) -> Iterator[Suspect]:
@@ -237,25 +112,24 @@ def _processes(diagnosis: Diagnosis) -> Iterator[Suspect]:
     if gain - likelihood(hits + other_hits, num + other_num) < EVIDENCE:
         return
     if apart is dead:
-        texts = _TEXTS["one_is_dead"]
-        values = {
-            "names": ", ".join(apart),
-            "dead": _percent(hits / num),
-            "alive": _percent(other_hits / other_num),
-            "steps": num,
-        }
-        yield Suspect("fades", *(text.format(**values) for text in texts))
-        return
-    if hits / num > MUCH * other_hits / other_num:
-        return
-    widths = {name: each[name].num_draft_tokens for name in known}
-    shown = ", ".join(f"{width:.3g} in {name}" for name, width in widths.items() if width)
+        shares = {"dead": _percent(hits / num), "alive": _percent(other_hits / other_num)}
+        yield _suspect("one_is_dead", names=", ".join(apart), steps=num, **shares)
+    elif hits / num <= MUCH * other_hits / other_num:
+        yield from _differing(apart[0], {name: each[name] for name in known})
+
+
+def _differing(process: str, each: Mapping[str, Diagnosis]) -> Iterator[Suspect]:
+    """The process that accepts least, compared with the others."""
+    widths = {name: one.num_draft_tokens for name, one in each.items()}
     differ = len({round(width, 2) for width in widths.values() if width}) > 1
-    windows = f" Their windows differ, too (k = {shown}). {ARITHMETIC}" if differ else ""
-    alphas = [each[name].alpha for name in rest if each[name].alpha is not None]
-    low, mean_rest = each[apart[0]].alpha, mean(alpha for alpha in alphas if alpha is not None)
-    if low is not None and mean_rest is not None:
-        yield _suspect("one_differs", process=apart[0], low=low, rest=mean_rest, windows=windows)
+    shown = ", ".join(f"{width:.3g} in {name}" for name, width in widths.items() if width)
+    low = each[process].alpha
+    alphas = [one.alpha for name, one in each.items() if name != process]
+    rest = mean(alpha for alpha in alphas if alpha is not None)
+    if low is not None and rest is not None:
+        values = {"low": low, "rest": rest, "shown": shown, "arithmetic": ARITHMETIC}
+        optional = ("windows",) if differ else ()
+        yield _suspect("one_differs", *optional, process=process, **values)
 
 
 def _fade_of(reading: Reading) -> tuple[Fade | None, str]:
@@ -268,72 +142,60 @@ def _fade_of(reading: Reading) -> tuple[Fade | None, str]:
 
 
 def _acceptance(diagnosis: Diagnosis) -> Iterator[Suspect]:
-    reading, conditional, tokens = (
-        diagnosis.reading,
-        diagnosis.conditional,
-        diagnosis.mean_acceptance_length,
-    )
+    """Where acceptance ends, or why it is low."""
+    reading, conditional = diagnosis.reading, diagnosis.conditional
     fades, process = _fade_of(reading)
     if fades is not None:
-        where = (
-            "in some reports"
-            if fades.position is None
-            else f"from about position {fades.position:,.0f} of the text on"
-        )
+        where = "in some reports"
+        if fades.position is not None:
+            where = f"from about position {fades.position:,.0f} of the text on"
         where += f" of {process}" if process else ""
-        stays = (
-            "It stays at zero until the end of the log, as if one long request had damaged the"
-            " drafter's state. "
-        )
-        stays = stays if fades.position is None and fades.stays else ""
-        yield _suspect("fades", fade=fades, where=where, after=_percent(fades.after), stays=stays)
+        stays = ("stays",) if fades.position is None and fades.stays else ()
+        yield _suspect("fades", *stays, fade=fades, where=where, after=_percent(fades.after))
     first = conditional[0] if conditional else diagnosis.alpha
+    tokens = diagnosis.mean_acceptance_length
     if first is None and tokens is not None and tokens - 1 < NONE:
         first = tokens - 1  # the window is unknown, but no index accepts more than this
     if first is None or (fades is not None and fades.before >= LOW_FIRST):
         return
     second = conditional[1] if len(conditional) > 1 else None
     subject = f"The first draft token is accepted in {_percent(first)} of the steps"
-    subject = (
-        subject if conditional else f"{_percent(first)} of the judged draft tokens are accepted"
-    )
-    # Where windows are short, an index without an accepted token may have had no draft token.
-    zero = (
-        None if _short(diagnosis) and not reading.judged else drop(reading.rates, reading.num_steps)
-    )
+    if not conditional:
+        subject = f"{_percent(first)} of the judged draft tokens are accepted"
+    zero = _zero_index(diagnosis)
     if zero is not None:
-        index, chance = zero
-        before, rate = reading.rates[index - 1 : index + 1]
-        reached = (
-            f"{round(reading.num_steps * before):,} windows reached it; by "
-            if reading.num_steps
-            else ""
-        )
-        reached += f"chance this would have a probability of {_chance(chance)}. " if reached else ""
-        shares = {"before": _percent(before), "rate": _percent(rate)}
-        yield _suspect("drops_to_zero", index=index, last=index - 1, reached=reached, **shares)
+        yield _drops_to_zero(reading, *zero)
     if first < NONE:
-        copies = ""
-        if second is not None and second >= LOW_FIRST:
-            copies = (
-                f" But after an accepted first token the second is accepted in {second:.0%}: a"
-                " drafter that copies (n-gram) looks like this on text that repeats little."
-            )
-        yield _suspect("near_zero", first=subject, copies=copies)
+        copies = ("copies",) if second is not None and second >= LOW_FIRST else ()
+        yield _suspect("near_zero", *copies, first=subject, second=second)
     elif first < LOW_FIRST:
         yield _suspect("mismatch", first=subject)
     elif zero is None and second is not None and second < CLIFF * first and diagnosis.whole_rates:
         yield _suspect("cliff", first=first, second=second)
 
 
+def _zero_index(diagnosis: Diagnosis) -> tuple[int, float] | None:
+    """See `drop`. Where windows are short, an index without an accepted token may have had no
+    draft token."""
+    reading = diagnosis.reading
+    if _short(diagnosis) and not reading.judged:
+        return None
+    return drop(reading.rates, reading.num_steps)
+
+
+def _drops_to_zero(reading: Reading, index: int, chance: float) -> Suspect:
+    before, rate = reading.rates[index - 1 : index + 1]
+    values: dict[str, Any] = {"before": _percent(before), "rate": _percent(rate)}
+    if not reading.num_steps:
+        return _suspect("drops_to_zero", index=index, last=index - 1, **values)
+    values |= {"steps": round(reading.num_steps * before), "chance": _chance(chance)}
+    return _suspect("drops_to_zero", "reached", index=index, last=index - 1, **values)
+
+
 def _speed(diagnosis: Diagnosis) -> Iterator[Suspect]:
     """Causes of a low speedup other than acceptance."""
-    reading, measured, tokens, share = (
-        diagnosis.reading,
-        diagnosis.measured_speedup,
-        diagnosis.mean_acceptance_length,
-        diagnosis.draft_share,
-    )
+    reading, measured = diagnosis.reading, diagnosis.measured_speedup
+    tokens, share = diagnosis.mean_acceptance_length, diagnosis.draft_share
     if reading.drafted_share is not None and tokens is not None:  # a speed is of all steps
         tokens = 1 + (tokens - 1) * reading.drafted_share
         if reading.drafted_share < RARE:
@@ -341,11 +203,8 @@ def _speed(diagnosis: Diagnosis) -> Iterator[Suspect]:
     slow, high = measured is not None and measured < FASTER, tokens is not None and tokens >= HIGH
     if measured is not None and slow and tokens is not None and high:
         yield _suspect("no_speedup", tokens=tokens, measured=measured, step=tokens / measured)
-    if (
-        share is not None
-        and share >= COSTLY
-        and (slow or (reading.draft_share is not None and measured is None))
-    ):
+    unmeasured = reading.draft_share is not None and measured is None
+    if share is not None and share >= COSTLY and (slow or unmeasured):
         yield _suspect("draft_cost", share=share)
     if reading.experts and high and (measured is None or slow):
         yield _suspect("experts", experts=reading.experts)
@@ -353,57 +212,25 @@ def _speed(diagnosis: Diagnosis) -> Iterator[Suspect]:
     if requests is not None and width > 1 and requests * width > MANY_TOKENS:
         yield _suspect("batch", requests=requests, width=width, all=requests * width)
     if diagnosis.speedup is not None and diagnosis.speedup < 1:
-        expected = f"the expected speedup is {diagnosis.speedup:.2f}."
-        words = f"Drafting does not pay with these costs: {expected}"
-        yield Suspect("does_not_pay", words, "a smaller window, or a cheaper drafter.")
+        yield _suspect("does_not_pay", speedup=diagnosis.speedup)
     elif slow and tokens is not None and not high:
-        words = (
-            f"Drafting does not pay: {measured:.2f} times the speed of plain decoding, with"
-            f" {tokens:.2f} tokens per step."
-        )
-        yield Suspect("does_not_pay", words, "acceptance by kind of prompt; it is too low here.")
+        yield _suspect("did_not_pay", measured=measured, tokens=tokens)
 
 
 def _window(diagnosis: Diagnosis, dropped: bool) -> Iterator[Suspect]:
+    """Whether another window is better, or windows are shorter than they could be. `dropped`:
+    acceptance ends at an index, so that a shorter window was named already."""
     rates, width, gain = diagnosis.unconditional, diagnosis.num_draft_tokens, diagnosis.gain
     if width is None:
         return
-    best_k = diagnosis.best_k if is_set(width) else None
-    if best_k is not None and gain is not None and gain > GAIN and best_k != width:
-        words = (
-            f"k is too large: with these costs {best_k} is best, {gain:.2f} times as fast as the"
-            f" current {width:.3g}."
-        )
-        if best_k > width:
-            words = (
-                f"k is too small: with these costs {best_k} would be best, {gain:.2f} times as fast"
-                " as the current "
-            )
-            words += f"{width:.3g}, if further draft tokens are accepted as often as the last one."
-        yield Suspect(
-            "k_too_large" if best_k < width else "k_too_small",
-            words,
-            f"the speed with k = {best_k}.",
-        )
-    elif (
-        best_k is None and diagnosis.whole_rates and width > 1 and rates[-1] < SMALL and not dropped
-    ):
-        words = (
-            f"k may be too large: the last draft token is accepted in {rates[-1]:.0%} of the steps."
-            " Give costs to decide."
-        )
-        yield Suspect("k_too_large", words, "the cost of a draft pass (--draft-cost).")
+    best = diagnosis.best_k if is_set(width) else None
+    if best is not None and gain is not None and gain > GAIN and best != width:
+        name = "k_too_large" if best < width else "k_too_small"
+        yield _suspect(name, best=best, gain=gain, width=width)
+    elif best is None and diagnosis.whole_rates and width > 1 and rates[-1] < SMALL and not dropped:
+        yield _suspect("k_may_be_too_large", last=rates[-1])
     if _short(diagnosis):
-        words = (
-            f"Windows are short: {width:.2f} draft tokens per step of at most {len(rates)}. The"
-            " drafter often proposes fewer (no n-gram found, or an unsure draft), or the engine"
-            " adapts them (vLLM's num_speculative_tokens_per_batch_size, SGLang's"
-            " speculative-adaptive), so rates after the first index include steps without a"
-            " draft token there."
-        )
-        yield Suspect(
-            "short_windows", words, "acceptance by window length, if the engine reports it."
-        )
+        yield _suspect("short_windows", width=width, most=len(rates))
 
 
 def _short(diagnosis: Diagnosis) -> bool:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from naive_speculate.tools.doctor.json_objects import last_reports, objects, whole_number
-from naive_speculate.tools.doctor.reading import NO_HISTOGRAM, Format, Part, Reading, mean
-from naive_speculate.tools.doctor.sglang import GIVEN, stated
+from naive_speculate.tools.doctor.reading import GIVEN, NO_HISTOGRAM, Format, Part, Reading, mean
+from naive_speculate.tools.doctor.sglang import stated
 
 SOURCE = (
     "vllm bench serve (def9ce85ba10), examples/offline_inference/spec_decode.py; SGLang's"
@@ -27,14 +27,14 @@ _FIGURES = {  # figure → its names, as printed and as JSON
     "drafted": ("draft tokens", "num_draft_tokens", "spec_decode_draft_tokens"),
     "accepted": ("accepted tokens", "num_accepted_tokens", "spec_decode_accepted_tokens"),
     "length": (
-        *(
-            "acceptance length",
-            "mean acceptance length",
-            "accept length",
-            "average accept length",
-            "acc_length",
-        ),
-        *("spec_decode_acceptance_length", "accept_length", "avg_spec_accept_length"),
+        "acceptance length",
+        "mean acceptance length",
+        "accept length",
+        "average accept length",
+        "acc_length",
+        "spec_decode_acceptance_length",
+        "accept_length",
+        "avg_spec_accept_length",
     ),
     "rate": ("acceptance rate (%)", "spec_decode_acceptance_rate"),
     "requests": ("successful requests", "total_num_output_tokens"),

@@ -1,9 +1,8 @@
-"""vLLM's log and request metrics.
+"""vLLM's log and request metrics (`docs/features/speculative_decoding/acceptance_metrics.md`, at
+02cf515f0b62).
 
-The log line "SpecDecoding metrics" covers the few seconds since the previous one:
-`vllm/v1/spec_decode/metrics.py`, `SpecDecodingLogging.log`, at ee4ceaae5953. Earlier versions
-have fewer fields in another order. The request metrics:
-`docs/features/speculative_decoding/acceptance_metrics.md`, at 02cf515f0b62.
+The log line "SpecDecoding metrics" covers the few seconds since the previous one. Earlier
+versions have fewer fields in another order.
 """
 
 import re
@@ -93,11 +92,9 @@ def _of_shortened(messages: Sequence[str]) -> Reading | None:
     length."""
     runs = []
     for message in messages:
-        length, percentage, rates = (
-            _LENGTH.search(message),
-            _PERCENTAGE.search(message),
-            _RATES.search(message),
-        )
+        length = _LENGTH.search(message)
+        percentage = _PERCENTAGE.search(message)
+        rates = _RATES.search(message)
         if length:
             percent = float(percentage[1]) if percentage else None
             runs.append((float(length[1]) - 1, percent, numbers_in(rates[1]) if rates else ()))

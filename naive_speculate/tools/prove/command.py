@@ -25,16 +25,16 @@ from naive_speculate.tools.prove.plan import PROMPTS
 _temperatures = parsed(
     lambda text: tuple(dict.fromkeys(float(part) for part in text.split(","))),
     "numbers above 0 with commas between them",
-    lambda found: all(0 < value <= 10 for value in found),
+    lambda values: all(0 < value <= 10 for value in values),
 )
-_share = parsed(float, "a number from 0.01 and below 1", lambda found: 0.01 <= found < 1)
+_share = parsed(float, "a number from 0.01 and below 1", lambda number: 0.01 <= number < 1)
 _headers = parsed(
     lambda text: tuple(part.strip() for part in text.split(":", 1)),
     "NAME: VALUE",
-    lambda found: len(found) == 2 and bool(found[0]),
+    lambda parts: len(parts) == 2 and bool(parts[0]),
 )
 _fields = parsed(
-    json.loads, 'a JSON object such as {"top_k": 0}', lambda found: isinstance(found, dict)
+    json.loads, 'a JSON object such as {"top_k": 0}', lambda value: isinstance(value, dict)
 )
 
 
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prove_server(args: argparse.Namespace) -> int:
     from naive_speculate.goodness import samples_needed
     from naive_speculate.tools.prove.evidence import ERROR_RATE, Evidence, states_raw
-    from naive_speculate.tools.prove.plan import LENGTH, POSITIONS, Record, Settings, send
+    from naive_speculate.tools.prove.plan import LENGTH, POSITIONS, Budget, Record, Settings, send
     from naive_speculate.tools.prove.reference import Reference
     from naive_speculate.tools.prove.report import Report
     from naive_speculate.tools.prove.server import Server
@@ -146,13 +146,17 @@ def _prove_server(args: argparse.Namespace) -> int:
     settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *shape)
     record = Record(args.work, settings)
     with progress_bar(Console(stderr=True), transient=True, disable=args.json) as progress:
-        cost = send(server, settings, record, args.max_requests, args.max_seconds, progress)
+        budget = Budget(args.max_requests, args.max_seconds)
+        server.deadline = budget.deadline
+        send(server, settings, record, budget, progress)
         if reference is None:
-            fetch(server, settings, record, raw, cost, args.max_requests)
+            fetch(server, settings, record, raw, budget)
     server.close()
     evidence = Evidence(settings, record, reference, raw, server.num_top)
     own = "its own logprobs" + " (stated before temperature)" * raw
-    report = Report(evidence, own if reference is None else f"the copy in {args.reference}", cost)
+    report = Report(
+        evidence, own if reference is None else f"the copy in {args.reference}", budget.cost
+    )
     if evidence.merged and not any(finding.fit.degrees for finding in report.findings):
         raise ValueError(f"{server.url} {_MERGES}")
     if args.json:

@@ -95,13 +95,11 @@ class Evidence:
         raw: bool,
         num_top: int,
     ) -> None:
-        self.settings, self.record, self.reference, self.raw, self.num_top = (
-            settings,
-            record,
-            reference,
-            raw,
-            num_top,
-        )
+        self.settings = settings
+        self.record = record
+        self.reference = reference
+        self.raw = raw
+        self.num_top = num_top
         self.answers = [
             (r, answer) for r in requests(settings) for answer in record.answers.get(r.number, [])
         ]

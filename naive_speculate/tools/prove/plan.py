@@ -169,36 +169,49 @@ class Cost:
     stopped: str = ""
 
 
-def send(
-    server: Server,
-    settings: Settings,
-    record: Record,
-    max_requests: int,
-    max_seconds: float,
-    progress: Progress,
-) -> Cost:
-    """Send what the record does not hold yet, within limits of requests and seconds. Raises
-    `ServerError` if a request fails three times."""
-    cost, lock, stop, began = Cost(), threading.Lock(), threading.Event(), time.monotonic()
-    server.deadline = began + max_seconds
+class Budget:
+    """The requests and seconds that a run may take from now on, and what it took."""
 
-    def begins() -> bool:
+    def __init__(self, max_requests: int, max_seconds: float) -> None:
+        self.max_requests, self.max_seconds = max_requests, max_seconds
+        self.cost, self._began, self._lock = Cost(), time.monotonic(), threading.Lock()
+
+    @property
+    def deadline(self) -> float:
+        """The end of its time, on `time.monotonic`."""
+        return self._began + self.max_seconds
+
+    def begins(self) -> bool:
         """Count a request that begins; False if a limit is reached."""
-        with lock:
-            if cost.num_requests >= max_requests:
-                cost.stopped = f"it stopped after {max_requests} requests"
-            elif time.monotonic() >= server.deadline:
-                cost.stopped = f"it stopped after {max_seconds:g} s"
-            cost.num_requests += not cost.stopped
-            return not cost.stopped
+        with self._lock:
+            stopped = ""
+            if self.cost.num_requests >= self.max_requests:
+                stopped = f"it stopped after {self.max_requests} requests"
+            elif time.monotonic() >= self.deadline:
+                stopped = f"it stopped after {self.max_seconds:g} s"
+            self.cost.stopped = self.cost.stopped or stopped
+            self.cost.num_requests += not stopped
+            return not stopped
+
+    def note_time(self) -> None:
+        """Record the seconds so far."""
+        self.cost.seconds = time.monotonic() - self._began
+
+
+def send(
+    server: Server, settings: Settings, record: Record, budget: Budget, progress: Progress
+) -> None:
+    """Send what the record does not hold yet, as far as the budget allows. Raises `ServerError`
+    if a request fails three times."""
+    stop = threading.Event()
 
     def answers_to(request: Request) -> list[Answer] | None:
         """The answers; None if a limit was reached before."""
-        for attempt in range(_ATTEMPTS if begins() else 0):
+        for attempt in range(_ATTEMPTS if budget.begins() else 0):
             try:
                 return server.complete(settings.prompts[request.prompt], **request.fields(settings))
             except ServerError as error:
-                if time.monotonic() >= server.deadline and not begins():
+                if time.monotonic() >= budget.deadline and not budget.begins():
                     return None
                 if error.refused or attempt == _ATTEMPTS - 1 or stop.wait(2.0**attempt):
                     raise
@@ -219,8 +232,7 @@ def send(
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
     except KeyboardInterrupt:
-        cost.stopped = "Ctrl-C stopped it"
+        budget.cost.stopped = "Ctrl-C stopped it"
     finally:
         stop.set()
-        cost.seconds = time.monotonic() - began
-    return cost
+        budget.note_time()

@@ -6,15 +6,13 @@ after a prompt is never drafted. Others list tokens by their text, so that two t
 are one entry, with one's log-probability: such a list is too short.
 """
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 
 from naive_speculate.tools.prove.plan import (
     POSITIONS,
-    Cost,
+    Budget,
     Record,
     Request,
     Settings,
@@ -37,33 +35,22 @@ def context_of(request: Request, answer: Answer, position: int, raw: bool) -> Co
     return request.prompt, 1.0 if raw else request.temperature, answer.tokens[:position]
 
 
-def fetch(
-    server: Server,
-    settings: Settings,
-    record: Record,
-    raw: bool,
-    cost: Cost,
-    max_requests: int,
-) -> None:
-    """Ask for the logprobs that the recorded answers lack, one request for each context, within
-    the limits of requests and time. Raises `ServerError` if a request fails."""
-    contexts = _wanted(settings, record, raw, server.num_top)
-    left = islice(contexts.items(), max(0, max_requests - cost.num_requests))
+def fetch(server: Server, settings: Settings, record: Record, raw: bool, budget: Budget) -> None:
+    """Ask for the logprobs that the recorded answers lack, one request for each context, as far
+    as the budget allows. Raises `ServerError` if a request fails."""
 
     def top(item: tuple[Context, tuple[int, ...]]) -> tuple[Context, Entries] | None:
         (prompt, temperature, tokens), ids = item
-        if time.monotonic() >= server.deadline:
+        if not budget.begins():
             return None
         answered = server.after(settings.prompts[prompt], tokens, ids, temperature)
         return item[0], answered
 
-    began = time.monotonic()
+    contexts = _unknown_contexts(settings, record, raw, server.num_top)
     with ThreadPoolExecutor(settings.concurrency) as pool:
-        for answer in pool.map(top, left):
+        for answer in pool.map(top, contexts.items()):
             if answer is None:
-                cost.stopped = cost.stopped or "it stopped before all logprobs were known"
                 continue
-            cost.num_requests += 1
             context, entries = answer
             if is_missing(entries, server.num_top):
                 raise ServerError(
@@ -71,12 +58,10 @@ def fetch(
                     " give a local copy of the model with --reference FOLDER"
                 )
             record.add_stated(context, entries)
-    if len(record.stated) < len(contexts) and cost.num_requests >= max_requests:
-        cost.stopped = cost.stopped or f"it stopped after {max_requests} requests"
-    cost.seconds += time.monotonic() - began
+    budget.note_time()
 
 
-def _wanted(
+def _unknown_contexts(
     settings: Settings, record: Record, raw: bool, num_top: int
 ) -> dict[Context, tuple[int, ...]]:
     """The contexts whose logprobs are not known, the most common ones of each position first,

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from naive_speculate import SamplingParams
+from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.known import KNOWN
-from naive_speculate.serving import Engine, Request
+from naive_speculate.serving import Engine, Later, LocalEngine, Request
 from naive_speculate.serving.protocol import About
 from naive_speculate.serving.visit import Trouble
 from naive_speculate.speculate.draft import DRAFTERS
-from ui.host.catalog import TALES, Catalog, ServedPair
-from ui.host.deferred import DeferredEngine, expected
+from ui.host.catalog import TALES, Catalog, ServedPair, expected
 from ui.page import build_page
 from ui.run.controls import drafter_choices
 from ui.run.pairs import models_in_short, models_markup
@@ -27,8 +26,12 @@ from ui.run.runs import Runs
 LOADING = "SmolLM2 is loading. Its runs start as soon as it is ready."
 
 
-def awaiting(make: Callable[[], Engine], other: Engine) -> Catalog:
-    engine = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
+def smollm2(load: Callable[[], SpeculativeDecoder]) -> LocalEngine:
+    return LocalEngine(Later(load, expected(KNOWN["smollm2"], 4), LOADING), max_rows=4)
+
+
+def awaiting(load: Callable[[], SpeculativeDecoder], other: Engine) -> Catalog:
+    engine = smollm2(load)
     pairs = {
         "SmolLM2": ServedPair(engine, measurable=True, filter_words="classroom"),
         "bundled": ServedPair(other, measurable=True, filter_words="classroom"),
@@ -36,7 +39,7 @@ def awaiting(make: Callable[[], Engine], other: Engine) -> Catalog:
     return Catalog(pairs, deferred={"SmolLM2": engine})
 
 
-def missing() -> Engine:
+def missing() -> SpeculativeDecoder:
     raise ValueError("target='smollm2' is neither in the package\nnor on the Hub")
 
 
@@ -51,9 +54,9 @@ def shown(page: Any) -> tuple[dict[str, Any], list[bool]]:
 
 
 def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(
-    tiny_engine, bundled_engine
+    tiny_decoder, bundled_engine
 ):
-    catalog = awaiting(lambda: tiny_engine, bundled_engine)
+    catalog = awaiting(lambda: tiny_decoder, bundled_engine)
     page = build_page(catalog, Runs())
     page.config = page.get_config_file()
     assert catalog.notices == [catalog.load().reason] == [catalog.queue("")] == [LOADING]
@@ -80,17 +83,15 @@ def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(
 
 
 def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default_and_is_what_was_expected(
-    small_engine, bundled_engine
+    small_decoder, bundled_engine
 ):
     assert (expected(None, 4).models, expected(None, 4).chat) == (
         bundled_engine.about.models,
         bundled_engine.about.chat,
     )
-    for make, loaded in ((lambda: small_engine, False), (missing, True)):
-        first = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
-        tales = DeferredEngine(
-            "bundled", expected(None, 4), lambda: small_engine, 4, on_demand=True
-        )
+    for load, loaded in ((lambda: small_decoder, False), (missing, True)):
+        first = smollm2(load)
+        tales = LocalEngine(Later(lambda: small_decoder, expected(None, 4), "", on_demand=True))
         pairs = {
             "SmolLM2": ServedPair(first, measurable=True),
             "bundled": ServedPair(tales, measurable=True),
@@ -100,6 +101,7 @@ def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default_and_is_what_was_
         catalog.load_later()
         catalog.warm_up()
         assert tales.loaded == loaded
+        catalog.close()
 
 
 def test_if_a_pair_cannot_be_loaded_the_next_is_the_default_and_page_log_and_health_say_why(
@@ -132,15 +134,15 @@ def test_if_a_pair_cannot_be_loaded_the_next_is_the_default_and_page_log_and_hea
 
 
 def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_drafters(
-    tiny_engine, bundled_engine
+    tiny_decoder, bundled_engine
 ):
-    catalog = awaiting(lambda: tiny_engine, bundled_engine)
+    catalog = awaiting(lambda: tiny_decoder, bundled_engine)
     about = replace(
         catalog.of("").engine.about,
         num_parameters={"target": 2 * 10**6},
         weights="Q4_1 weights of <b>",
     )
-    catalog.pairs["SmolLM2"] = ServedPair(DeferredEngine("SmolLM2", about, missing, 4))
+    catalog.pairs["SmolLM2"] = ServedPair(LocalEngine(Later(missing, about, LOADING)))
     assert "<td>2.0 million parameters, Q4_1 weights of &lt;b&gt;</td>" in models_markup(catalog)
     assert "give it the start of one" in models_in_short(catalog, "bundled")
     assert "give it the start of one" not in models_in_short(catalog)

@@ -11,12 +11,12 @@ from markupsafe import escape
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
-from naive_speculate.events.drawing import LAYOUTS
+from naive_speculate.events.drawing import LAYOUTS, step_svg
 from naive_speculate.palette import STYLES
 from naive_speculate.theory import expected_accepted
 from tests.ui.handmade import run
 from ui.assets import styles, variables
-from ui.run.recorded import MAX_LINE_CHARACTERS, opened, recorded_run
+from ui.run.recorded import MAX_LINE_CHARACTERS, SPECULATIVE, opened, recorded_run
 from ui.run.runs import Runs, ShownRun
 from ui.run.stage import TILES, _server_functions, batch, offline_page, template
 from ui.run.strategies import GREEDY, NO_DRAFTS, NOT_RECORDED, compared_steps, markup
@@ -89,6 +89,16 @@ def test_the_page_gets_a_step_in_its_own_colours_and_in_the_layout_that_it_asks_
         _, _, width, _ = ElementTree.fromstring(svg).get("viewBox").split()
         fits = float(width) == LAYOUTS[layout].width
         assert fits or step == 1, "more columns than fit widen the drawing"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_drawing_says_what_the_mark_on_the_bars_is_where_verdicts_are_drawn(layout):
+    trace = Trace.load(SPECULATIVE)
+    assert trace[1].step == 0
+    assert "u: random, from 0 to 1" in step_svg(trace, 0, layout=layout)
+    for event in trace:
+        event.uniform = None
+    assert "random" not in step_svg(trace, 0, layout=layout)
 
 
 def test_a_step_is_found_by_its_place_whatever_its_number_and_is_never_wider_than_a_window_can_be():

@@ -25,7 +25,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding until a close rejection …")
     # With this top-k, every list in an event is the whole distribution.
     for trace in trial.sampled(TRIES, num_draft_tokens=K, top_k=8, max_tokens=TOKENS):
-        example = close_rejection(trace, trial.seen)
+        example = close_rejection(trace, trial.earlier)
         if example is not None:
             yield Progress("Found one. Press again for another one.", _data(trace, example))
             return
@@ -100,7 +100,4 @@ def markup(data: Data) -> str:
     return render("lesson_rejection", **data, others=others, others_name=OTHERS)
 
 
-NOTE = "Decodes your prompt until it finds a close rejection."
-LESSON = Lesson(
-    3, "Find another", NOTE, measure, words, lambda _: [0, 1, 0], lambda _: VIEWS, markup=markup
-)
+LESSON = Lesson(3, measure, words, lambda _: [0, 1, 0], lambda _: VIEWS, markup=markup)

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from naive_speculate.theory import expected_tokens, speedup
-from ui.charts.figures import ACCEPTED, INK, TARGET, Figure, figure, inside, line, plain_line
+from ui.charts.figures import ACCEPTED, INK, TARGET, Figure, axis, figure, inside, line, plain_line
 from ui.charts.waterfall import ALPHA, GPU
 from ui.experiments.batches import batch_speedups, sizes_for, sweep_batches
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, bar_chart
@@ -95,25 +94,10 @@ def views(data: Data) -> list[View]:
 
 def _over_texts(traces: list[Figure], said: str) -> Figure:
     plain = line("plain decoding", [1, MOST], [1, 1], INK, dash="dot")
-    x = {
-        "type": "log",
-        "title": {"text": "texts at once"},
-        "tickvals": [1, 4, 16, 64, 256, 1024],
-        "range": [-0.1, 3.1],
-    }
-    y = {"range": [0, 3.2], "ticksuffix": "×", "title": {"text": "speedup"}}
+    x = axis("texts at once", -0.1, 3.1, type="log", tickvals=[1, 4, 16, 64, 256, 1024])
+    y = axis("speedup", 0, 3.2, ticksuffix="×")
     return figure([*traces, plain], takeaway=said, x=x, y=y, height=320)
 
 
-NOTE = (
-    "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens per step. It takes a"
-    " minute or more."
-)
-SETTINGS = (
-    f"Temperature {TEMPERATURE:g}, k = {K}, mean of {TURNS} batches with texts of {TOKENS} tokens"
-    " for each number of texts."
-)
-LOOK: dict[str, Any] = {"chart": "Texts at once", "settings": SETTINGS}
-LESSON = Lesson(
-    8, "Measure this machine", NOTE, measure, words, lambda _: [0, 1, 1], views, timed=True, **LOOK
-)
+NUMBERS = {"temperature": TEMPERATURE, "k": K, "turns": TURNS, "tokens": TOKENS}
+LESSON = Lesson(8, measure, words, lambda _: [0, 1, 1], views, timed=True, numbers=NUMBERS)

@@ -11,6 +11,7 @@ from ui.charts.figures import (
     ACCEPTED,
     MUTED,
     above,
+    axis,
     bars,
     category_axis,
     figure,
@@ -234,7 +235,7 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     top = nice_ceiling(1.12 * max(pace(data, name, text) for name in here for text in TEXTS))
     x = category_axis([NAMES[name].replace(" ", "<br>") for name in here])
     takeaway = f"Tokens per target pass, with up to {K} draft tokens per step"
-    y = {"range": [0, top], "title": {"text": "tokens per target pass"}}
+    y = axis("tokens per target pass", 0, top)
     return {
         "figure": figure(
             [*traces, plain_line(len(here))],
@@ -247,20 +248,5 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     }
 
 
-NOTE = "Runs every drafter of the pair with your prompt, and on a text that repeats itself."
-SETTINGS = (
-    f"Temperature 0, up to {K} draft tokens per step, one text of {TOKENS} tokens of each kind."
-)
-LOOK = {"chart": "Drafters on two texts", "settings": SETTINGS}
-LESSON = Lesson(
-    10,
-    "Measure them on this machine",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    markup=markup,
-    timed=True,
-    **LOOK,
-)
+NUMBERS = {"k": K, "tokens": TOKENS}
+LESSON = Lesson(10, measure, words, right, views, markup=markup, timed=True, numbers=NUMBERS)

@@ -71,15 +71,15 @@ def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
         before += done.num_accepted + (added is not None)
 
 
-def close_rejection(trace: Trace, seen: Collection[str] = ()) -> DraftedStep | None:
+def close_rejection(trace: Trace, excluded: Collection[str] = ()) -> DraftedStep | None:
     """The step with the most visible close rejection: p/q between 0.3 and 0.7, both large enough
-    to be visible but far from certain, and not among the `seen` tokens."""
+    to be visible but far from certain, and not among the `excluded` tokens."""
 
     def teaches(draft: Event) -> bool:
         p, q, keep = draft.target_prob or 0, draft.draft_prob or 0, draft.accept_prob or 0
         return (
             bool(draft.text)
-            and draft.text not in seen
+            and draft.text not in excluded
             and OPEN[0] <= keep <= OPEN[1]
             and p >= SEEN
             and q <= SURE
@@ -119,9 +119,8 @@ def sampling_position(trace: Trace) -> SamplingPosition | None:
             max(target[0].prob, draft[0].prob) <= SURE
             and sum(entry.prob >= SEEN for entry in target) >= CHOICES
         )
-        if open_choice and any(
-            q.get(entry.token_id, 0.0) > entry.prob for entry in target
-        ):  # the draft overrates a token
+        # the draft overrates a token
+        if open_choice and any(q.get(entry.token_id, 0.0) > entry.prob for entry in target):
             forks.append(place)
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 

@@ -5,15 +5,14 @@ make text and views of both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
-from statistics import fmean
 from typing import Any, NamedTuple
 
-from naive_speculate.events import EventKind
 from naive_speculate.events.metrics import summarize
+from naive_speculate.events.speedup import step_seconds
 from naive_speculate.events.trace import Trace
-from naive_speculate.ratio import Estimate, logs_of, ratio_of, typical
+from naive_speculate.ratio import Estimate, logs_of, ratio_of
 from naive_speculate.speculate.sequence import Detail
 from ui.charts.figures import Figure, above, bars, category_axis, figure
 from ui.host.catalog import Catalog
@@ -32,11 +31,11 @@ SEEDS = (1, 2, 3)
 @dataclass(frozen=True)
 class Trial:
     """One run of an experiment with the visitor's prompt and pair; all other settings are the
-    lesson's or the defaults. `seen` contains the keys of results that this visitor has seen."""
+    lesson's or the defaults. `earlier` contains the keys of results that this visitor has seen."""
 
     catalog: Catalog
     settings: Settings
-    seen: frozenset[str] = frozenset()
+    earlier: frozenset[str] = frozenset()
 
     @property
     def drafter(self) -> str:
@@ -68,9 +67,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    number: int  # its number, from 1; its text is `assets/lessons/{number}.md`
-    button: str  # the label of the button that runs it live
-    note: str  # a line about the live run
+    number: int  # its number, from 1; its texts are in `assets/lessons/{number}.md`
     # the experiment; the last item it yields is the result
     measure: Callable[[Trial], Iterator[Progress]]
     words: Callable[[Data], Mapping[str, str]]  # the values of the placeholders in the text
@@ -79,13 +76,13 @@ class Lesson:
     # the opening's view, which hides the answer to the lesson's question, then one per step but the
     # exercises
     views: Callable[[Data], list[View]]
-    chart: str = ""  # the chart's title, if some views are charts
-    settings: str = ""  # what its numbers were measured with, in a line
     # a picture in HTML whose `data-part` elements the other views show and highlight; None if all
     # are charts
     markup: Callable[[Data], str] | None = None
     # whether it measures times, so that only one such experiment may run at once
     timed: bool = False
+    # the values of the placeholders in its labels
+    numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parts(*shown: str, lit: Sequence[str] = ()) -> View:
@@ -130,7 +127,7 @@ def bar_chart(
         **(above(texts[: len(values)]) | look),
         showlegend=False,
     )
-    x = category_axis(names, title={"text": title})
+    x = category_axis(names, title)
     return asking(
         figure([bar, *lines], takeaway=said, x=x, y=y, height=320),
         range(len(values), len(names)),
@@ -165,33 +162,22 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
     warm-up, has no time.
     """
     m = summarize(chain(*traces))
-    if not m.num_spec_steps:
+    pace = m.mean_acceptance_length
+    if pace is None:
         return {}
-    times = [
-        [
-            (e.num_draft or 0, e.total_seconds)
-            for e in trace
-            if e.kind == EventKind.STEP and e.step and e.total_seconds
-        ]
-        for trace in traces
-    ]
-    lengths = [trace.metrics.mean_acceptance_length or 0.0 for trace in traces]
-    kept, drafted = m.num_accepted_draft_tokens, m.num_draft_tokens
-    tokens_per_pass = 1 + kept / m.num_spec_steps
+    timed = [[event for event in trace if event.step] for trace in traces]
+    seconds, mean_seconds = [step_seconds(run) for run in timed], step_seconds(chain(*timed))
+    paces = [trace.metrics.mean_acceptance_length or 0.0 for trace in traces]
     return {
         "rounds": m.num_spec_steps,
-        "drafted": drafted,
-        "kept": kept,
-        "judged": kept + m.num_rejected_draft_tokens,
+        "drafted": m.num_draft_tokens,
+        "kept": m.num_accepted_draft_tokens,
+        "judged": m.num_accepted_draft_tokens + m.num_rejected_draft_tokens,
         "kept_at": list(accumulate(m.acceptance_histogram[:0:-1]))[::-1],
-        "speeds": [
-            length / fmean(typical(seconds))
-            for length, seconds in zip(lengths, times, strict=True)
-            if seconds
-        ],
-        "tokens_a_pass": tokens_per_pass,
-        "kept_share": kept / drafted if drafted else None,
-        "speed": tokens_per_pass / fmean(typical([*chain(*times)])) if any(times) else None,
+        "speeds": [own / each for own, each in zip(paces, seconds, strict=True) if each],
+        "tokens_a_pass": pace,
+        "kept_share": m.draft_acceptance_rate,
+        "speed": pace / mean_seconds if mean_seconds else None,
     }
 
 

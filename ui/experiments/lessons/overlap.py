@@ -54,16 +54,12 @@ def markup(data: Data) -> str:
     return render("lesson_overlap", **data)
 
 
-NOTE = "Decodes the prompt at temperature 1, and compares the predicted with the counted share."
-SETTINGS = f"One text of {TOKENS} tokens, temperature 1, k = {K}."
 LESSON = Lesson(
     5,
-    "Predict and count",
-    NOTE,
     measure,
     words,
     lambda _: [2, 0, 1],
     lambda _: VIEWS,
     markup=markup,
-    settings=SETTINGS,
+    numbers={"tokens": TOKENS, "k": K},
 )

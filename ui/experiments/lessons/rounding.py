@@ -10,7 +10,7 @@ from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.tools.bench.measure import Decoded, forward_timer, our_way
-from ui.charts.figures import ACCEPTED, INK, MUTED, TARGET, Figure, figure, line, nice_ceiling
+from ui.charts.figures import ACCEPTED, INK, MUTED, TARGET, Figure, axis, figure, line, nice_ceiling
 from ui.experiments.compare_texts import source_of
 from ui.experiments.lessons.lesson import (
     Data,
@@ -215,8 +215,8 @@ def _curves(data: Data) -> Figure:
         f"Nine tokens: {_ratio(data, 'float32'):.1f} times the time of one in float32,"
         f" {_ratio(data, 'int8'):.1f} times in 8 bits"
     )
-    x = {"title": {"text": "tokens in one pass"}, "range": [0.5, 9.5], "dtick": 1}
-    y = {"title": {"text": "ms"}, "range": [0, 1.15 * top]}
+    x = axis("tokens in one pass", 0.5, 9.5, dtick=1)
+    y = axis("ms", 0, 1.15 * top)
     return figure(traces, takeaway=said, x=x, y=y, height=320)
 
 
@@ -248,7 +248,7 @@ def _lanes(data: Data, shown: int) -> Figure:
         if shown == len(LANES)
         else f"{CLOCK} tokens on one clock. When do the others arrive?"
     )
-    x = {"title": {"text": "seconds"}, "range": [0, nice_ceiling(max(seconds))]}
+    x = axis("seconds", 0, nice_ceiling(max(seconds)))
     y = {
         "tickvals": list(range(len(names))),
         "ticktext": [name.replace(" with", "<br>with") for name in names],
@@ -261,20 +261,4 @@ def _lanes(data: Data, shown: int) -> Figure:
     return figure([lanes], takeaway=said, x=x, y=y, height=320, annotations=marks)
 
 
-NOTE = (
-    "Loads the models in float32 and in 8 bits, times both, and decodes some texts with each. It"
-    " takes a minute or more."
-)
-SETTINGS = "Medians over passes and over texts, temperature 0; the forms take turns."
-LESSON = Lesson(
-    13,
-    "Measure both on this machine",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart="Rounding and drafting",
-    timed=True,
-    settings=SETTINGS,
-)
+LESSON = Lesson(13, measure, words, right, views, timed=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from naive_speculate.events import Event
 from naive_speculate.speculate.verify.typical import TypicalAcceptanceSampler
+from naive_speculate.theory import expected_accepted
 from ui.charts.figures import ACCEPTED, DRAFT, MUTED, REJECTED, TARGET, Figure
 from ui.experiments.lessons.find_examples import DraftedStep, drafted_steps, probs
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, bar_chart
@@ -23,70 +23,25 @@ RULES = {
     "typical": "typical<br>(lossy)",
 }
 COLORS = {"ratio": ACCEPTED, "match": DRAFT, "favourite": TARGET, "typical": REJECTED}
-Probs = Mapping[int, float]
+OF_EVENTS = {"ratio": "sampled_accept", "match": "matched_accept", "favourite": "argmax_accept"}
+"""The events' fields with what the lossless rules accept at a position."""
 _TYPICAL = TypicalAcceptanceSampler()
 
 
-def ratio(p: Probs, q: Probs) -> float:
-    """A token drawn from q, accepted with probability min(1, p/q): Σ min(p, q)."""
-    return sum(min(prob, q.get(token, 0.0)) for token, prob in p.items())
-
-
-def match(p: Probs, q: Probs) -> float:
-    """A token drawn from q, accepted if the target's own draw is the same: Σ p · q."""
-    return sum(prob * q.get(token, 0.0) for token, prob in p.items())
-
-
-def favourite(p: Probs, q: Probs) -> float:
-    """The draft's most probable token, accepted if the target draws it: p(argmax q)."""
-    return p.get(max(q, key=lambda token: q[token]), 0.0)
-
-
-def typical(p: Probs, q: Probs) -> float:
-    """A token drawn from q, accepted if the target finds it plausible: Σ q over those tokens."""
-    least = _threshold(p)
-    return sum(prob for token, prob in q.items() if p.get(token, 0.0) > least)
-
-
-def shifted(p: Probs, q: Probs) -> float:
-    """Total variation between the target's distribution and what typical acceptance writes."""
-    least, best = _threshold(p), max(p, key=lambda token: p[token])
-    written = {token: prob for token, prob in q.items() if p.get(token, 0.0) > least}
-    written[best] = written.get(best, 0.0) + 1 - sum(written.values())
-    return 1 - ratio(p, written)
-
-
-def _threshold(p: Probs) -> float:
-    return float(_TYPICAL.thresholds(torch.tensor([*p.values()])))
-
-
-_OF_RULES = {"ratio": ratio, "match": match, "favourite": favourite, "typical": typical}
-
-
-def one_by_one(drafts: list[Event]) -> float:
-    """Expected accepted tokens of a window, given its tokens, if each is judged by itself."""
-    kept, total = 1.0, 0.0
-    for draft in drafts:
-        kept *= min(1.0, (draft.target_prob or 0.0) / (draft.draft_prob or 1.0))
-        total += kept
-    return total
-
-
-def as_a_block(drafts: list[Event]) -> float:
-    """The same under block verification, which accepts up to the last index that passes."""
-    beyond, total = 1.0, 0.0
-    for index, draft in reversed(list(enumerate(drafts, start=1))):
-        passes = draft.accept_prob or 0.0
-        total += index * passes * beyond
-        beyond *= 1 - passes
-    return total
+def typical(p: Mapping[int, float], q: Mapping[int, float]) -> tuple[float, float]:
+    """What typical acceptance accepts of a token drawn from q, and the total variation between p
+    and the distribution of what it writes."""
+    tokens = {**p, **q}
+    target, draft = (torch.tensor([probs.get(token, 0.0) for token in tokens]) for probs in (p, q))
+    least = _TYPICAL.thresholds(target)
+    return float(draft[target > least].sum()), float(_TYPICAL.distance(target, draft, least))
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    shares: dict[str, list[float]] = {name: [] for name in (*_OF_RULES, "shifted")}
+    shares: dict[str, list[float]] = {name: [] for name in (*RULES, "shifted")}
     windows: list[tuple[float, float]] = []
     # With this top-k, every list in an event is the whole distribution; block verification judges
-    # every token of a window.
+    # every token of a window, so that all have such lists.
     changes: dict[str, Any] = {"top_k": TOP_K, "verify_strategy": "block_verification"}
     runs = trial.sampled(TEXTS, num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True, **changes)
     for done in range(1, TEXTS + 1):
@@ -112,12 +67,14 @@ def _add(
     judged = [draft for draft in step.drafts if draft.target_top and draft.draft_top]
     if len(judged) < K:  # a shorter window at the end of a text
         return
-    windows.append((one_by_one(judged), as_a_block(judged)))
+    ratios = [(draft.target_prob or 0.0) / (draft.draft_prob or 1.0) for draft in judged]
+    windows.append((expected_accepted(ratios), expected_accepted(ratios, block=True)))
     for draft in judged[: step.num_accepted + 1]:  # after these the text is another
-        p, q = probs(draft.target_top or []), probs(draft.draft_top or [])
-        for name, rule in _OF_RULES.items():
-            shares[name].append(rule(p, q))
-        shares["shifted"].append(shifted(p, q))
+        for name, field in OF_EVENTS.items():
+            shares[name].append(getattr(draft, field) or 0.0)
+        accepted, shifted = typical(probs(draft.target_top or []), probs(draft.draft_top or []))
+        shares["typical"].append(accepted)
+        shares["shifted"].append(shifted)
 
 
 def best(data: Data) -> int:
@@ -183,16 +140,5 @@ def _windows(data: Data) -> Figure:
     return bar_chart(said, names, values, texts, [ACCEPTED, MUTED], y, width=0.5)
 
 
-NOTE = "Decodes your prompt, and calculates every rule from the p and q of each position."
-SETTINGS = f"{TEXTS} texts of {TOKENS} tokens, temperature 1, top-k {TOP_K}, k = {K}."
-LESSON = Lesson(
-    12,
-    "Calculate it for your prompt",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart="Five acceptance rules",
-    settings=SETTINGS,
-)
+NUMBERS = {"texts": TEXTS, "tokens": TOKENS, "top_k": TOP_K, "k": K}
+LESSON = Lesson(12, measure, words, right, views, numbers=NUMBERS)

@@ -19,6 +19,7 @@ from ui.charts.figures import (
     TARGET,
     Figure,
     above,
+    axis,
     bars,
     category_axis,
     figure,
@@ -53,14 +54,10 @@ CONTEXTS = (1_000, 8_000, 24_000)  # with the weights, the last one fills an H10
 
 def compared(*, open_answer: bool) -> Figure:
     """Computing and reading for one token of the 70B model; the reading may be left open."""
-    computing, reading = (
-        1000 * 2 * MODEL.parameters / GPU.flops,
-        1000 * MODEL.weight_bytes / GPU.bandwidth,
-    )
-    names, texts = (
-        ["computing", "reading the weights"],
-        [f"{computing:.2f} ms", f"{reading:.0f} ms"],
-    )
+    computing = 1000 * 2 * MODEL.parameters / GPU.flops
+    reading = 1000 * MODEL.weight_bytes / GPU.bandwidth
+    names = ["computing", "reading the weights"]
+    texts = [f"{computing:.2f} ms", f"{reading:.0f} ms"]
     y = {"range": [0, 0.2 if open_answer else 1.2 * reading], "ticksuffix": " ms"}
     if open_answer:
         return bar_chart(
@@ -85,10 +82,8 @@ def roofline(measured: Mapping[int, float], marks: Sequence[int] = ()) -> Figure
     """Time of a pass by its tokens, on two logarithmic axes: the H100 calculated, this page's
     model `measured` if given, in seconds by tokens. `marks` are numbers of tokens to mark on the
     H100's curve."""
-    widths, hover = (
-        sorted({*(2**n for n in range(12)), round(RIDGE)}),
-        "%{x:.0f} tokens: %{y:.1f} ms",
-    )
+    widths = sorted({*(2**n for n in range(12)), round(RIDGE)})
+    hover = "%{x:.0f} tokens: %{y:.1f} ms"
     times = [1000 * GPU.seconds(MODEL, width) for width in widths]
     traces = [line("70B on an H100, calculated", widths, times, TARGET, hover)]
     if measured:
@@ -116,19 +111,9 @@ def roofline(measured: Mapping[int, float], marks: Sequence[int] = ()) -> Figure
         f"70B on an H100: flat up to {RIDGE:.0f} tokens per pass, then the time grows with the"
         " tokens"
     )
-    x = {
-        "type": "log",
-        "title": {"text": "tokens in one pass"},
-        "tickvals": [1, 4, 16, 64, 256, 1024],
-        "range": [-0.1, 3.4],
-    }
+    x = axis("tokens in one pass", -0.1, 3.4, type="log", tickvals=[1, 4, 16, 64, 256, 1024])
     lowest = min([*measured.values(), GPU.seconds(MODEL, 1)]) * 1000
-    y = {
-        "type": "log",
-        "title": {"text": "ms"},
-        "range": [math.log10(lowest) - 0.3, 2.4],
-        "tickvals": [1, 5, 10, 20, 50, 100, 200],
-    }
+    y = axis("ms", math.log10(lowest) - 0.3, 2.4, type="log", tickvals=[1, 5, 10, 20, 50, 100, 200])
     return figure(
         traces, takeaway=said, x=x, y=y, height=320, margin={"l": 8, "r": 12, "t": 50, "b": 8}
     )
@@ -141,10 +126,8 @@ def kv_cache() -> Figure:
     ]
     names = ["weights", *(f"{tokens // 1000}k" for tokens in CONTEXTS)]
     texts, colors = [f"{size:.1f} GB" for size in sizes], [TARGET, *[DRAFT] * len(CONTEXTS)]
-    said, y = (
-        "What one pass over one text reads, with a 70B model",
-        {"range": [0, 85], "ticksuffix": " GB"},
-    )
+    said = "What one pass over one text reads, with a 70B model"
+    y = {"range": [0, 85], "ticksuffix": " GB"}
     return bar_chart(said, names, sizes, texts, colors, y, title="KV cache, by tokens of context")
 
 
@@ -204,11 +187,8 @@ def pass_costs(known: dict[int, float]) -> Figure:
             line("one by one", x, singly, MUTED, "%{y:.1f} ms", dash="dash", mode="lines+markers"),
         ],
         takeaway=costs_in_words(known),
-        x=category_axis([str(width) for width in known], title={"text": "tokens in one pass"}),
-        y={
-            "title": {"text": "ms"},
-            "range": [0, nice_ceiling(max(1.15 * max(times), min(2.0 * max(times), singly[-1])))],
-        },
+        x=category_axis([str(width) for width in known], "tokens in one pass"),
+        y=axis("ms", 0, nice_ceiling(max(1.15 * max(times), min(2.0 * max(times), singly[-1])))),
         height=300,
     )
 
@@ -270,8 +250,4 @@ def views(data: Data) -> list[View]:
     ]
 
 
-NOTE = "Times the target on this machine with your prompt. It takes some seconds."
-CHART = "One target pass"
-LESSON = Lesson(
-    1, "Measure it on this machine", NOTE, measure, words, right, views, chart=CHART, timed=True
-)
+LESSON = Lesson(1, measure, words, right, views, timed=True)

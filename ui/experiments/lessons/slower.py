@@ -85,10 +85,8 @@ def views(data: Data) -> list[View]:
 def _chart(data: Data, shown: int) -> Figure:
     times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature<br>{temperature:g}" for k, temperature in CASES]
-    colors, texts = (
-        [ACCEPTED if value >= 1 else REJECTED for value in times],
-        [f"{value:.2f}×" for value in times],
-    )
+    colors = [ACCEPTED if value >= 1 else REJECTED for value in times]
+    texts = [f"{value:.2f}×" for value in times]
     k, temperature = CASES[shown - 1]
     takeaway = (
         f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain"
@@ -100,18 +98,5 @@ def _chart(data: Data, shown: int) -> Figure:
     )
 
 
-NOTE = "Runs your prompt with few and with many draft tokens per step, and plainly to compare."
-CHART = "Speedup over plain decoding"
-SETTINGS = f"One prompt, {len(SEEDS)} runs of {TOKENS} tokens for each bar."
-LESSON = Lesson(
-    9,
-    "Measure it on this machine",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart=CHART,
-    timed=True,
-    settings=SETTINGS,
-)
+NUMBERS = {"seeds": len(SEEDS), "tokens": TOKENS}
+LESSON = Lesson(9, measure, words, right, views, timed=True, numbers=NUMBERS)

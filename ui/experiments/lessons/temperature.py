@@ -8,7 +8,7 @@ from typing import Any
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.expected import expected_acceptance
-from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, figure, line
+from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, axis, figure, line
 from ui.experiments.lessons.find_examples import SURE, SamplingPosition, joined, judged_positions
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, showing
 from ui.labels import end_of, percent
@@ -143,24 +143,16 @@ def _chart(data: Data) -> Figure:
         line(BOTH, x, data["mean"], INK, hover, mode="lines+markers"),
     ]
     traces[2]["line"] = {**traces[2]["line"], "width": 4}
-    axis = {"title": {"text": "temperature"}, "range": [-0.1, 2.1], "dtick": 0.5}
-    y = {"range": [0, 1.05], "tickformat": ".0%", "title": {"text": "accepted, α"}}
+    across = axis("temperature", -0.1, 2.1, dtick=0.5)
+    y = axis("accepted, α", 0, 1.05, tickformat=".0%")
     return figure(
-        traces, takeaway="Together: the mean over all positions of a text", x=axis, y=y, height=320
+        traces,
+        takeaway="Together: the mean over all positions of a text",
+        x=across,
+        y=y,
+        height=320,
     )
 
 
-NOTE = "Searches two such positions after your prompt, and decodes at every temperature."
-CHART = "Acceptance by temperature"
-SETTINGS = f"One prompt, one text of up to {TOKENS} tokens per temperature, k = {K}."
-LESSON = Lesson(
-    7,
-    "Measure them on this machine",
-    NOTE,
-    measure,
-    words,
-    lambda _: [0, 1],
-    views,
-    chart=CHART,
-    settings=SETTINGS,
-)
+NUMBERS = {"tokens": TOKENS, "k": K}
+LESSON = Lesson(7, measure, words, lambda _: [0, 1], views, numbers=NUMBERS)

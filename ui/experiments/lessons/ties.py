@@ -4,7 +4,7 @@ a pass over one."""
 from collections.abc import Iterator
 
 from naive_speculate.tools.differ import find_flip
-from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure
+from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, axis
 from ui.experiments.compare_texts import scores_of
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, bar_chart, spoken
 from ui.labels import end_of
@@ -30,7 +30,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
         )
         prompt = (trace.started and trace.started.prompt_token_ids) or []
         flip = find_flip(full, half, [*prompt, *trace.token_ids], len(prompt), num_rows=ROWS)
-        if flip is not None and flip.before not in trial.seen:
+        if flip is not None and flip.before not in trial.earlier:
             yield Progress(
                 "Found one. Press again for another one.", flip.to_dict() | {"key": flip.before}
             )
@@ -77,28 +77,8 @@ def _chart(data: Data, shown: int) -> Figure:
     said = f"How much “{a}” leads “{b}”, in nats" if shown else "Which token leads?"
     if shown > 3:
         said = f"The lead changes sides: “{a}” with one row, “{b}” with {data['num_rows']}"
-    y = {
-        "range": [-reach, reach],
-        "zeroline": True,
-        "zerolinecolor": INK,
-        "title": {"text": f"← “{b}” leads · “{a}” leads →"},
-    }
+    y = axis(f"← “{b}” leads · “{a}” leads →", -reach, reach, zeroline=True, zerolinecolor=INK)
     return bar_chart(said, names, leads[:shown], texts, colors, y, constraintext="none", width=0.55)
 
 
-NOTE = (
-    "Searches texts after your prompt for such a tie. It loads the target twice, which takes some"
-    " seconds."
-)
-CHART = "The lead of one token over the other"
-LESSON = Lesson(
-    11,
-    "Find a tie on this machine",
-    NOTE,
-    measure,
-    words,
-    lambda _: [2, 0],
-    views,
-    chart=CHART,
-    timed=True,
-)
+LESSON = Lesson(11, measure, words, lambda _: [2, 0], views, timed=True)

@@ -25,6 +25,7 @@ from ui.charts.figures import (
     RESAMPLED,
     TARGET,
     Figure,
+    axis,
     bars,
     category_axis,
     figure,
@@ -47,10 +48,8 @@ TOKENS = 60
 TRIES = 12
 K = 4
 TOP_K = 8
-OTHERS, LEAST_OTHERS = (
-    "all others",
-    0.0005,
-)  # the bar of all other tokens, and the least probability to draw it
+OTHERS = "all others"  # the bar of all other tokens
+LEAST_OTHERS = 0.0005  # their least probability to draw it
 LOOK: dict[str, Any] = {"height": 298, "margin": {"l": 8, "r": 12, "t": 50, "b": 8}}
 
 
@@ -75,11 +74,9 @@ class Census:
     def others(self) -> tuple[float, float]:
         """The draft's and the target's total probability outside `target`. If `target` is its
         top-k, only the draft has any."""
-        drafted, wanted = (
-            (self.draft.get(entry.token_id, 0.0) for entry in self.target),
-            (entry.prob for entry in self.target),
-        )
-        return rest_of(drafted), rest_of(wanted)
+        drafted = (self.draft.get(entry.token_id, 0.0) for entry in self.target)
+        expected = (entry.prob for entry in self.target)
+        return rest_of(drafted), rest_of(expected)
 
     @property
     def distance(self) -> float:
@@ -132,19 +129,21 @@ def censuses(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
     )
     census = _expected(engine, one)
     load = engine.load()
-    at_once, size = (
-        load.capacity // max(1, load.replicas),
-        10,
-    )  # one replica decodes a whole request
+    at_once = load.capacity // max(1, load.replicas)  # one replica decodes a whole request
+    size = 10
     while census.draws < draws:
         chosen = replace(
             params, n=max(1, min(size, at_once, draws - census.draws)), seed=seed + census.draws
         )
-        seen: set[int] = set()
+        counted: set[int] = set()
         run = Visit(replace(one, params=chosen, detail="none"))
         for event in chain.from_iterable(run.submit(engine)):
-            if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
-                seen.add(event.row)
+            if (
+                event.kind in OUTPUT_KINDS
+                and event.row not in counted
+                and event.token_id is not None
+            ):
+                counted.add(event.row)
                 (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[
                     event.token_id
                 ] += 1
@@ -169,15 +168,18 @@ def shares(census: Census) -> Figure:
     kept, replaced = (
         [counted[t.token_id] / draws for t in tokens] for counted in (census.kept, census.replaced)
     )
-    drafted, wanted = [census.draft.get(t.token_id, 0.0) for t in tokens], [t.prob for t in tokens]
+    drafted, expected = (
+        [census.draft.get(t.token_id, 0.0) for t in tokens],
+        [t.prob for t in tokens],
+    )
     names = [label(t.text, 10) for t in tokens]
     if p or q:
         names.append(OTHERS)
-        drafted, wanted = [*drafted, q], [*wanted, p]
+        drafted, expected = [*drafted, q], [*expected, p]
         kept.append(max(0.0, census.kept.total() / draws - sum(kept)))
         replaced.append(max(0.0, census.replaced.total() / draws - sum(replaced)))
     x = list(range(len(names)))
-    top = max(*drafted, *wanted, *(a + b for a, b in zip(kept, replaced, strict=True)))
+    top = max(*drafted, *expected, *(a + b for a, b in zip(kept, replaced, strict=True)))
 
     def marks(
         name: str, values: list[float], color: str, symbol: str, size: int, width: int
@@ -194,16 +196,12 @@ def shares(census: Census) -> Figure:
         [
             bars("accepted", x, kept, ACCEPTED, "accepted: %{y:.4f}"),
             bars("resampled", x, replaced, RESAMPLED, "resampled: %{y:.4f}", marker=hatched("/")),
-            marks("target, p", wanted, TARGET, "line-ew-open", 26, 4),
+            marks("target, p", expected, TARGET, "line-ew-open", 26, 4),
             marks("draft, q", drafted, DRAFT, "circle-open", 9, 2),
         ],
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
         x=category_axis(names, tickangle=-45),
-        y={
-            "range": [0, min(1.02, math.ceil(top * 11) / 10)],
-            "tickformat": ".0%",
-            "title": {"text": "probability"},
-        },
+        y=axis("probability", 0, min(1.02, math.ceil(top * 11) / 10), tickformat=".0%"),
         barmode="stack",
         bargap=0.35,
         **LOOK,
@@ -234,18 +232,8 @@ def convergence(census: Census, draws: int) -> Figure:
             line("every draft token accepted", ends, [blind, blind], DRAFT, "%{y:.4f}", dash="dot"),
         ],
         takeaway=f"Distance to the target: {number(census.distance, 2)}",
-        x={
-            "type": "log",
-            "range": [0.95, math.log10(ends[1]) + 0.05],
-            "dtick": 1,
-            "title": {"text": "draws"},
-        },
-        y={
-            "type": "log",
-            "range": [math.log10(lowest), 0],
-            "tickvals": ticks,
-            "title": {"text": "distance to the target"},
-        },
+        x=axis("draws", 0.95, math.log10(ends[1]) + 0.05, type="log", dtick=1),
+        y=axis("distance to the target", math.log10(lowest), 0, type="log", tickvals=ticks),
         **LOOK,
     )
 
@@ -275,13 +263,13 @@ def measure(trial: Trial) -> Iterator[Progress]:
 def find_position(trial: Trial) -> SamplingPosition | None:
     """The first position after the prompt where about a third of the draws are resampled, else
     the closest."""
-    found: list[SamplingPosition] = []
+    positions: list[SamplingPosition] = []
     for trace in trial.sampled(TRIES, num_draft_tokens=K, top_k=TOP_K, max_tokens=TOKENS):
         position = sampling_position(trace)
-        found += [position] if position else []
+        positions += [position] if position else []
         if position and position.teaches:
             break
-    return min(found, key=lambda position: abs(position.share - THIRD), default=None)
+    return min(positions, key=lambda position: abs(position.share - THIRD), default=None)
 
 
 def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
@@ -293,19 +281,19 @@ def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
 
 def words(data: Data) -> dict[str, str]:
     census = CENSUS.validate_python(data)
-    drafted, wanted = census.others
+    drafted, expected = census.others
     most = max(census.target, key=lambda entry: census.draft.get(entry.token_id, 0.0) - entry.prob)
     one, p, q = spoken(most.text), most.prob, census.draft.get(most.token_id, 0.0)
     overrates = (
         f"Of the tokens with a bar of their own, the draft overrates “{one}” most: q ="
         f" {percent(q)}, but p = {percent(p)}."
     )
-    if drafted or wanted:
+    if drafted or expected:
         rest = (
             f"“{OTHERS}” is every token outside the target's {len(census.target)} most probable,"
             " together: "
         )
-        overrates = f"{rest}q = {percent(drafted)}, p = {percent(wanted)}. {overrates}"
+        overrates = f"{rest}q = {percent(drafted)}, p = {percent(expected)}. {overrates}"
     return {
         "before": data["before"].replace("\n", " "),
         "overrated": one,
@@ -343,10 +331,4 @@ def views(data: Data) -> list[View]:
     ]
 
 
-NOTE = (
-    "Searches for such a position after your prompt, and draws there; the chart updates meanwhile."
-)
-CHART = "The next token, counted"
-LESSON = Lesson(
-    4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, lambda _: [0, 1], views, chart=CHART
-)
+LESSON = Lesson(4, measure, words, lambda _: [0, 1], views, numbers={"draws": f"{DRAWS:,}"})

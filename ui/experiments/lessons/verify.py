@@ -134,7 +134,4 @@ def _columns(before: str, first: Data) -> list[Data]:
     ]
 
 
-NOTE = "Decodes your prompt with four draft tokens per step at temperature 0.7, and shows one step."
-LESSON = Lesson(
-    2, "Decode your prompt", NOTE, measure, words, lambda _: [0, 1], lambda _: VIEWS, markup=markup
-)
+LESSON = Lesson(2, measure, words, lambda _: [0, 1], lambda _: VIEWS, markup=markup)

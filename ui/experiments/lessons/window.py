@@ -13,7 +13,9 @@ from ui.charts.figures import (
     RESAMPLED,
     TARGET,
     Figure,
+    axis,
     bars,
+    error_bars,
     figure,
     inside,
     line,
@@ -65,12 +67,6 @@ def alike(data: Data) -> list[int]:
     """Every k that may be the best, the seeds being the samples."""
     logs = {k: log_speedups(data, str(k), "0") for k in _runs(data)}
     return may_be_best({k: dict(enumerate(values)) for k, values in logs.items()})
-
-
-def interval(data: Data, k: int) -> tuple[float, float]:
-    """The 95% interval of the speedup with a k; without one, the speedup twice."""
-    mean, low, high = speedup(data, str(k), "0")
-    return low or mean, high or mean
 
 
 def alpha(data: Data) -> float:
@@ -171,11 +167,7 @@ def views(data: Data) -> list[View]:
 
 def _axis(ks: list[int]) -> dict[str, Any]:
     """A linear axis of k, so that the curves keep their shape."""
-    return {
-        "tickvals": ks,
-        "range": [min(ks) - 0.7, max(ks) + 0.7],
-        "title": {"text": "draft tokens per step, k"},
-    }
+    return axis("draft tokens per step, k", min(ks) - 0.7, max(ks) + 0.7, tickvals=ks)
 
 
 def _survival(data: Data) -> View:
@@ -200,7 +192,7 @@ def _survival(data: Data) -> View:
             mode="lines+markers",
         ),
     ]
-    x = {"title": {"text": "position in the window"}, "range": [0.4, len(places) + 0.6], "dtick": 1}
+    x = axis("position in the window", 0.4, len(places) + 0.6, dtick=1)
     said = f"A draft token counts only if all before it are accepted: α = {number(a, 2)}"
     return {
         "figure": figure(
@@ -229,7 +221,7 @@ def _pace(data: Data) -> View:
         line(geometric, every, formula, INK, "k = %{x}, by the formula: %{y:.2f}", dash="dash"),
     ]
     top = nice_ceiling(max(*pace, *formula) * 1.05)
-    y = {"range": [0, top], "title": {"text": "tokens per target pass"}}
+    y = axis("tokens per target pass", 0, top)
     return {
         "figure": figure(
             traces, takeaway="Tokens per target pass, by k", x=_axis(ks), y=y, height=320
@@ -240,16 +232,8 @@ def _pace(data: Data) -> View:
 def _speeds(data: Data) -> Figure:
     speedups, top, near = gains(data), best(data), alike(data)
     ks, times = sorted(speedups), [speedups[k] for k in sorted(speedups)]
-    below = [max(0.0, speedups[k] - interval(data, k)[0]) for k in ks]
-    above = [max(0.0, interval(data, k)[1] - speedups[k]) for k in ks]
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "array": above,
-        "arrayminus": below,
-        "color": INK,
-        "thickness": 1.5,
-    }
+    values = [speedup(data, str(k), "0") for k in ks]
+    error = error_bars(values, color=INK, thickness=1.5)
     colors = [
         MUTED if speedups[k] < 1 else RESAMPLED if k == top else ACCEPTED if k in near else MUTED
         for k in ks
@@ -266,29 +250,13 @@ def _speeds(data: Data) -> Figure:
         "times as fast as plain", ks, times, colors, "k = %{x}: %{text}", **look, error_y=error
     )
     said = f"Best k = {top}: {speedups[top]:.2f} times as fast as plain decoding"
-    y = {"range": [0, 1.1 * max(*(interval(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
+    y = {
+        "range": [0, 1.1 * max(*(value.high or value.mean for value in values), 1)],
+        "ticksuffix": "×",
+    }
     plain = line("plain decoding", _axis(ks)["range"], [1, 1], INK, dash="dot")
     return figure([speeds, plain], takeaway=said, x=_axis(ks), y=y, height=320)
 
 
-NOTE = (
-    "Runs your prompt with every k at temperature 0.7, and plainly to compare. The Explore tab does"
-    " this for many temperatures."
-)
-SETTINGS = (
-    f"One prompt, temperature {TEMPERATURE:g}, {len(SEEDS)} runs of up to {TOKENS} tokens for"
-    " each k."
-)
-CHART = "The effect of k"
-LESSON = Lesson(
-    6,
-    "Try k from 1 to 12",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart=CHART,
-    timed=True,
-    settings=SETTINGS,
-)
+NUMBERS = {"temperature": TEMPERATURE, "seeds": len(SEEDS), "tokens": TOKENS}
+LESSON = Lesson(6, measure, words, right, views, timed=True, numbers=NUMBERS)
