@@ -3,5 +3,11 @@ of a file, which is no part of the text, names the version and where that is wri
 
 from pathlib import Path
 
-for _file in sorted((Path(__file__).parent / "doctor" / "samples").glob("*.txt")):
+_doctor = Path(__file__).parent / "doctor"
+for _file in sorted((_doctor / "samples").glob("*.txt")):
     globals()[_file.stem] = _file.read_text("utf-8").partition("\n")[2]
+
+
+def log(name: str) -> str:
+    """A text that people paste, of `doctor/logs`."""
+    return (_doctor / "logs" / f"{name}.txt").read_text("utf-8")

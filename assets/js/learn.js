@@ -170,6 +170,7 @@ class Learn {
     const { markup, live } = this.content;
     const picture = this.find(".ns-picture");
     picture.hidden = Boolean(figure);
+    this.root.classList.remove("ns-wide");
     for (const chart of this.root.querySelectorAll("[data-chart]")) chart.hidden = !figure || Number(chart.dataset.chart) !== this.lesson;
     if (figure) return void plot(this.find("[data-chart]:not([hidden]) .ns-plot"), (live && finished) || figure);
     if (picture.source !== markup) {
@@ -184,6 +185,9 @@ class Learn {
       part.classList.toggle("ns-unseen", !shown.includes(name));
       part.classList.toggle("ns-lit", lit.includes(name));
     }
+    // Classes: a style that depends on `:has` is computed again at every change of the page.
+    picture.classList.toggle("ns-undrawn", Boolean(picture.querySelector("[data-part='needle'].ns-unseen")));
+    this.root.classList.toggle("ns-wide", Boolean(picture.querySelector(".ns-lp-drafters:not(.ns-unseen)")));
   }
 
   buttons(steps) {

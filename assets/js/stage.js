@@ -95,8 +95,14 @@ class Stage {
     this.resyncing = false;
     this.told.upto = this.root.dataset.told = -1;
     this.find(".ns-title").textContent = title;
-    Object.assign(this.root.dataset, { run, state: "running" });
+    this.root.dataset.run = run;
+    this.state = "running";
     this.link.begin(run);
+  }
+
+  set state(state) {
+    this.root.dataset.state = state;
+    document.body.classList.toggle("ns-running", state === "running");
   }
 
   // Messages may be lost (updates coalesce, a hidden panel gets none): then request the rest.
@@ -111,7 +117,7 @@ class Stage {
     if (message.plain?.length && !this.plain.finished) this.addPlain(message.plain, true);
     if (message.done && !this.player.done) {
       this.player.done = true;
-      this.root.dataset.state = "done";
+      this.state = "done";
       const { rounds, sums, tokens } = this.summary(this.player.length);
       const end = this.sums.finished?.finish_reason === "cancelled" ? "stopped" : "finished";
       this.find(".ns-said").textContent = `Run ${end}: ${tokens} tokens in ${rounds.length} steps` +
@@ -187,7 +193,7 @@ class Stage {
   // The server has forgotten the run: no more events will come.
   lose() {
     this.player.done = true;
-    this.root.dataset.state = "lost";
+    this.state = "lost";
     this.wake();
     if (!this.run.query) return this.trigger("lost", {});
     const query = new URLSearchParams(this.run.query); // the same prompt, settings and seed

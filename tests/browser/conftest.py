@@ -3,13 +3,18 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 from benchmarks.server import Server
+from naive_speculate import SpeculativeDecoder
+from naive_speculate.serving import LocalEngine
 from tests.browser.steps import ended
+from tests.hosting.http import served_here
 from ui.assets import ROOT
+from ui.host.catalog import Catalog, ServedPair
 
 CHROMIUM = [
     "--no-sandbox",
@@ -45,17 +50,33 @@ def server(small_pair: tuple[Path, Path]) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="package")
+def measuring(small_decoder: SpeculativeDecoder) -> Iterator[str]:
+    """The address of a page that measures, once however busy the machine is."""
+    engine = LocalEngine(small_decoder)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        served_here(Catalog({"small": ServedPair(engine, measurable=True)})) as page,
+    ):
+        patch.setattr("ui.host.measuring.MOST_REPEATS", 1)
+        yield page.local_url
+
+
+@pytest.fixture(scope="package")
 def chromium(request: pytest.FixtureRequest) -> Iterator[Browser]:
     """For these files only: Playwright keeps an event loop running, and a test of another file
     could not start its own.
 
-    Every page waits as long as it must, and computes `--cpu-throttling` times slower."""
+    Every page waits as long as it must, and computes `--cpu-throttling` times slower. Nothing
+    moves unless a test asks for it: frames take time."""
     path = (
         shutil.which("chromium")
         or shutil.which("chromium-browser")
         or shutil.which("google-chrome")
     )
     rate = request.config.getoption("cpu_throttling")
+
+    def still(plain: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda browser, **options: plain(browser, **{"reduced_motion": "reduce"} | options)
 
     def patient(plain: Callable[..., Page]) -> Callable[..., Page]:
         def new_page(*args: object, **options: object) -> Page:
@@ -70,8 +91,9 @@ def chromium(request: pytest.FixtureRequest) -> Iterator[Browser]:
         return new_page
 
     with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
-        for maker in (Browser, BrowserContext):
-            patch.setattr(maker, "new_page", patient(maker.new_page))
+        patch.setattr(Browser, "new_context", still(Browser.new_context))
+        patch.setattr(Browser, "new_page", patient(still(Browser.new_page)))
+        patch.setattr(BrowserContext, "new_page", patient(BrowserContext.new_page))
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM)
         yield browser
         browser.close()
@@ -112,7 +134,6 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
     errors in the page's scripts, and on what its content security policy forbids, and on
     requests to anywhere else.
 
-    Nothing moves unless a test asks for it: frames take time.
     A test's second page, and one with other options than size, colours and motion, has a context
     of its own.
     """

@@ -21,6 +21,11 @@ ALL_TOLD = """() => {
 }"""
 
 
+def script(name: str) -> str:
+    """JavaScript of `scripts`, for `Page.evaluate` or `Page.add_init_script`."""
+    return (Path(__file__).parent / "scripts" / f"{name}.js").read_text("utf-8")
+
+
 def set_number(page: Page, elem_id: str, value: object) -> None:
     """Type into a number field, and leave it, so that the page has it; a sheet or the drawer is
     opened first if need be."""

@@ -20,6 +20,7 @@ from naive_speculate import SamplingParams
 from naive_speculate.events import Event, EventKind, FinishReason, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.theory import speedup as expected_speedup
+from tests.browser.steps import script
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.charts.figures import BOARD
@@ -52,20 +53,7 @@ COUNTS = {
 MEASURED = MeasuredSpeedup(
     1.6, 1.45, 1.84, plain_rate=100.0, rate=160.0, machine="a machine", **COUNTS
 )
-SHOW = """async ([events, places, speedup, unmeasured, live]) => {
-    const [{ Player }, { Sums, numbers, said }, { CHARTS }] =
-        await Promise.all(["player", "summary", "charts"].map((name) => import(`/${name}.js`)));
-    const [player, sums] = [new Player(), new Sums()];
-    player.add(events);
-    for (const event of events) sums.add(event);
-    return places.map((upto) => {
-        const shown = { ...sums.at(upto, player.round(upto)), speedup, unmeasured, live };
-        const figures = Object.fromEntries(Object.entries(CHARTS)
-          .map(([name, chart]) => [name, chart(shown)]));
-        const sentence = said(shown).map((part) => part.textContent ?? part).join("");
-        return [JSON.parse(JSON.stringify(figures)), numbers(shown), sentence];
-    });
-}"""
+SHOW = script("show")
 
 
 class Shown(NamedTuple):

@@ -102,7 +102,7 @@ def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(
     """One place and a spare one: the third visitor waits."""
     url, load = served
     load()
-    with chromium.new_context(reduced_motion="reduce") as context:
+    with chromium.new_context() as context:
 
         def visit(prompt: str) -> tuple[Page, str]:
             page = context.new_page()

@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 from contextlib import suppress
+from itertools import count
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from tests.browser.steps import (
     link,
     linked,
     run,
+    script,
     settled,
     shown_run,
     start,
@@ -112,11 +114,8 @@ class Relay:
 
 
 PROMPT = "Once upon a time there was an old man who"
-LONG = {
-    "max_tokens": 900,
-    "k": 0,
-    "seed": 4,
-}  # so long that its first message never holds all of it
+LONG = {"max_tokens": 400, "k": 0, "seed": 4}
+"""So long that its first message never holds all of it."""
 SAID = ".ns-connection"
 
 
@@ -201,10 +200,9 @@ def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_th
         page = chromium.new_page()
         opened(page, way.url)
         broken(page, way)
-        for seed in range(4):
-            generate(first.url, "Once upon a time", 900, 1.0, 1.0, seed)
+        seeds = count()
         while json.loads(get(first.url + "health"))["running"] < 2:
-            pass
+            generate(first.url, "Once upon a time", 900, 1.0, 1.0, next(seeds))
         first.end()
         assert first.process.returncode == 0, "with a page that is open, and runs that go on"
         first.wait_for('"outcome": "cancelled"')
@@ -263,40 +261,12 @@ def test_what_was_opened_offline_is_shown_once_online_and_an_old_page_offers_to_
     expect(page.locator(SAID)).to_be_empty()
 
 
-HOLD_THE_END = """
-    const plain = window.fetch.bind(window);
-    const goOn = new Promise((done) => { window.letGo = done; });
-    window.joined = 0; // calls whose answer Gradio has read
-    window.fetch = async (input, init) => {
-        const [answer, url] = [await plain(input, init), String(input.url ?? input)];
-        const read = answer.json.bind(answer);
-        if (url.includes("/queue/join")) answer.json = () => read()
-          .finally(() => setTimeout(() => { window.joined += 1; }));
-        if (!url.includes("/queue/data")) return answer;
-        const reader = answer.body.getReader();
-        const body = new ReadableStream({
-            async pull(controller) {
-                const { done, value } = await reader.read();
-                if (done) return controller.close();
-                const words = new TextDecoder().decode(value);
-                const end = window.holds && !window.ending
-                  ? words.indexOf('data: {"msg":"close_stream"') : -1;
-                if (end < 0) return controller.enqueue(value);
-                const write = (part) => controller.enqueue(new TextEncoder().encode(part));
-                write(words.slice(0, end));
-                window.ending = true;
-                await goOn;
-                write(words.slice(end));
-            },
-        });
-        return new Response(body, answer);
-    };
-"""
+HOLD_THE_END = script("hold_the_end")
 """A stream of results whose last message, that it ends, comes when the test says so."""
 
 
 def test_a_call_that_joins_while_the_stream_of_results_ends_gets_its_results(server, chromium):
-    page = chromium.new_page(reduced_motion="reduce")
+    page = chromium.new_page()
     page.add_init_script(HOLD_THE_END)
     opened(page, server.url)
     run(page, PROMPT, max_tokens=8, k=2)

@@ -9,7 +9,16 @@ from playwright.sync_api import Locator, Page, expect
 from plotly.offline import get_plotlyjs
 
 from naive_speculate import Trace
-from tests.browser.steps import TIP, becomes, drawn, ended, run, scrolls_sideways, see_chart
+from tests.browser.steps import (
+    TIP,
+    becomes,
+    drawn,
+    ended,
+    run,
+    script,
+    scrolls_sideways,
+    see_chart,
+)
 from tests.browser.test_roll import REDRAW, choose, refused
 from tests.programs import run_program
 from ui.assets import PLOTLY
@@ -181,40 +190,8 @@ def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_
     cards_lessons_and_rooms_fit(page)
 
 
-COUNTS = """() => {
-    const inside = (node) => {
-        const { top, bottom, width, height } = node.getBoundingClientRect();
-        return width > 1 && height > 1 && top < innerHeight && bottom > 0 &&
-          node.checkVisibility({ visibilityProperty: true });
-    };
-    // What can be pressed, typed into or reached with Tab; the tokens count once, since arrow keys
-    // move between them.
-    const usable = "button, input, textarea, select, summary, a[href], [tabindex='0']";
-    const controls = [...document.querySelectorAll(usable)].filter(inside);
-    // The page's own text, without that of prompt and models.
-    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    const texts = controls.filter((node) => node.type === "number").map((node) => node.value);
-    while (walker.nextNode()) {
-        const { parentElement: node, data } = walker.currentNode;
-        const theirs = node.closest("#tokens, .ns-clean, .ns-own, script, style, .ns-said");
-        if (data.trim() && inside(node) && !theirs) texts.push(data);
-    }
-    const all = texts.join(" ");
-    return [controls.length, (all.match(/\\p{L}+/gu) ?? []).length,
-      (all.match(/\\d+(\\.\\d+)?/g) ?? []).length, all];
-}"""
-SHIFTS = """() => {
-    Object.assign(window, { shift: 0, moved: [] });
-    const box = ({ top, height }) => `${Math.round(top)}+${Math.round(height)}`;
-    const named = ({ node, previousRect: from, currentRect: to }) =>
-      `${node?.id || node?.className} ${box(from)}, ${box(to)}`;
-    const add = ({ value, hadRecentInput, sources }) => {
-        window.shift += hadRecentInput ? 0 : value;
-        if (!hadRecentInput && value > 0.001) window.moved.push(value, ...sources.map(named));
-    };
-    new PerformanceObserver((list) => list.getEntries().forEach(add))
-        .observe({ type: "layout-shift", buffered: true });
-}"""
+COUNTS = script("counts")
+SHIFTS = script("shifts")
 
 
 @pytest.mark.parametrize("language", ["en", "es", "zh"])

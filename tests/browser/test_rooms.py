@@ -4,7 +4,7 @@ from playwright.sync_api import expect
 
 from naive_speculate.tools.doctor import diagnose, estimated, read
 from tests import engine_samples as samples
-from tests.browser.steps import as_soon_as, scrolls_sideways, toast
+from tests.browser.steps import as_soon_as, script, scrolls_sideways, toast
 from ui.assets import folder
 
 FOUND = "#doctor .ns-findings"
@@ -74,28 +74,7 @@ def test_it_examines_what_is_pasted_has_examples_and_says_what_cannot_be_read_or
 
 
 DIFFERENCE = "#differ .ns-findings"
-PARTED = """async (folder) => {
-    const from = (name) => import(new URL(`.${folder}/${name}.js`, document.baseURI));
-    const [{ raced }, { Sums }] = await Promise.all(["race", "summary"].map(from));
-    const [prompt, settings] =
-      ["Once upon a time", { temperature: 0, verify_strategy: "greedy_match" }];
-    const sums = (...words) => {
-        const run = new Sums();
-        run.add({ kind: "started", time: 0, prompt, prompt_texts: [prompt], settings });
-        for (const [n, [token_id, text]] of words.entries()) {
-            run.add({ kind: "bonus", token_id, text });
-            run.add({ kind: "step", figures: { sums: { time: 0.01, tokens: n + 1 } } });
-        }
-        return run;
-    };
-    const plain = sums([5, " there was"], [7, " a king"]);
-    plain.add({ kind: "finished" });
-    raced.tell({
-        serial: "parted", done: true, live: true, plain,
-        drafts: sums([5, " there was"], [6, " a fox"], [9, " who"], [10, "\\n"], [11, " had"],
-          [12, " two"]),
-    });
-}"""
+PARTED = script("parted")
 
 
 def test_a_race_whose_lanes_parted_asks_why_and_bad_texts_are_refused(open_page):

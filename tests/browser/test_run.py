@@ -17,6 +17,7 @@ from tests.browser.steps import (
     linked,
     open_drawer,
     run,
+    script,
     see_chart,
     set_number,
     shown_run,
@@ -133,18 +134,7 @@ def test_a_second_run_takes_the_place_of_the_first_and_stop_ends_the_decoding_it
     assert len(saved.token_ids) < 900
 
 
-TOUCHED = """() => {
-    window.touched = new Set();
-    new MutationObserver((changes) => {
-        for (const { target } of changes) {
-            const node = target instanceof Element ? target : target.parentElement;
-            const paragraph = node.closest(".ns-paragraph");
-            if (paragraph) window.touched.add(
-              [...document.querySelectorAll("#tokens .ns-paragraph")].indexOf(paragraph));
-        }
-    }).observe(document.querySelector("#tokens"),
-      { subtree: true, childList: true, attributes: true, characterData: true });
-}"""
+TOUCHED = script("touched")
 
 
 ASKED = """() => performance.getEntriesByType("resource")
@@ -211,7 +201,7 @@ DRAWN = """
 def test_a_page_on_which_nothing_moves_asks_for_no_frames_and_no_chart_waits_for_plotly_s_setup(
     server, chromium
 ):
-    with chromium.new_context(reduced_motion="reduce") as context:
+    with chromium.new_context() as context:
         page = context.new_page()
         for script in (COUNT_FRAMES, TURNS):
             page.add_init_script(script)
@@ -249,15 +239,7 @@ LONG_PROMPT = "Once upon a time there was an old man who"
 FRAME_MS = 8  # as assets/js/stage.js has it
 # Each look at the clock takes a millisecond, all else next to nothing: what a frame draws does not
 # depend on the machine.
-WATCH_FRAMES = """
-    const now = performance.now.bind(performance), stage = document.querySelector(".ns-stage");
-    let looks = 0;
-    performance.now = () => now() / 100 + ++looks;
-    window.frames = [];
-    new MutationObserver((changes) =>
-      window.frames.push([stage.dataset.run, Number(stage.dataset.cursor), changes.length]))
-        .observe(stage, { subtree: true, childList: true, attributes: true });
-"""
+WATCH_FRAMES = script("watch_frames")
 
 
 def test_a_long_run_keeps_the_page_smooth_and_a_hidden_a_paused_and_a_scrolled_page_lose_nothing(

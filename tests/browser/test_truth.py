@@ -18,6 +18,7 @@ from tests.browser.steps import (
     open_trace,
     press,
     run,
+    script,
     set_number,
     shown_run,
     text,
@@ -27,17 +28,7 @@ from tests.ui.handmade import step_of, token
 from ui.run.recorded import SPECULATIVE
 
 PROMPT = "Once upon a time there was a hen"
-AHEAD = """() => {
-    const [stage, why] = [document.querySelector(".ns-stage"), document.querySelector(".ns-why")];
-    window.ahead = [];
-    new MutationObserver(() => {
-        const { run, event } = why.dataset;
-        const ahead = Number(event) >= Number(stage.dataset.cursor);
-        if (!why.hidden && (run !== stage.dataset.run || ahead)) {
-            window.ahead.push([run, stage.dataset.run, event, stage.dataset.cursor]);
-        }
-    }).observe(document.body, { subtree: true, childList: true, attributes: true });
-}"""
+AHEAD = script("ahead")
 
 
 def headline(page: Page):

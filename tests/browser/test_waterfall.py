@@ -3,16 +3,14 @@ guide did to acceptance."""
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from naive_speculate import SpeculativeDecoder, Trace
+from naive_speculate import Trace
 from naive_speculate.events.event import OUTPUT_KINDS
-from naive_speculate.serving import LocalEngine
 from naive_speculate.theory import break_even_alpha, expected_tokens, speedup
 from tests.browser.steps import (
     TIP,
@@ -24,6 +22,7 @@ from tests.browser.steps import (
     open_file,
     open_trace,
     run,
+    script,
     see_chart,
     set_number,
     shown_run,
@@ -33,49 +32,15 @@ from tests.browser.steps import (
     trace,
 )
 from tests.browser.test_charts import MEASURED
-from tests.hosting.http import served_here
 from tests.ui.drawn import drawn
 from ui.charts.waterfall import ALPHA, PRESETS, values
-from ui.host.catalog import Catalog, ServedPair
 from ui.run.controls import GUIDES
 from ui.run.settings import TITLES
 
 PROMPT = "Once upon a time there was a fox who"
 SPEEDUP = "#stats .ns-tiles > div:nth-child(4)"
 FIGURE = r"^\d+\.\d\d× \(\d+\.\d\d to \d+\.\d\d\)$"
-COMPUTE = """async ([presets, speedup, moves]) => {
-    const { changed, machinesOf, measuredHere, waterfall, advice, question } =
-      await import("/waterfall.js");
-    const { breakdown, breakEven, checkOf, expectedTokens, gain } = await import("/theory.js");
-    const here = measuredHere({ sums: { accepted: 9, judged: 12 }, speedup });
-    const all = { ...machinesOf(presets), here };
-    const of = (what) =>
-      Object.fromEntries(Object.entries(all).map(([name, state]) => [name, what(state)]));
-    return {
-        figures: of(waterfall),
-        advice: of(advice),
-        moved: waterfall(
-            moves.reduce((state, [name, value]) => changed(state, name, value), all.laptop)),
-        grid: [0, 0.3, 0.75, 1].flatMap((alpha) => [1, 4, 9].flatMap((k) =>
-          [[0.1, 1], [0.4, 2.5]].map(([c, check]) => [
-            expectedTokens(alpha, k), Object.values(breakdown(2.5, k, c, check)),
-            breakEven(k, c, check), gain(alpha, k, c, checkOf(k, check, k))]))),
-        asked: [all.here, all.laptop].map(question),
-        mean: [4, 4.5, 5].map((k) => expectedTokens(0.75, k)),
-    };
-}"""
-
-
-@pytest.fixture(scope="module")
-def measuring(small_decoder: SpeculativeDecoder) -> Iterator[str]:
-    """The address of a page that measures, once however busy the machine is."""
-    engine = LocalEngine(small_decoder)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        served_here(Catalog({"small": ServedPair(engine, measurable=True)})) as page,
-    ):
-        patch.setattr("ui.host.measuring.MOST_REPEATS", 1)
-        yield page.local_url
+COMPUTE = script("compute")
 
 
 @pytest.fixture(scope="module")

@@ -11,45 +11,14 @@ from naive_speculate.tools.doctor.report import caveats
 from naive_speculate.tools.doctor.rules import RULES
 from tests import engine_samples as samples
 from tests.doctor.test_pasted_logs import vllm_line
+from tests.engine_samples import log
 from tests.programs import refusal, run_program
 
-OLLAMA = (
-    'time=2026-08-22T10:00:09.101+02:00 level=DEBUG source=speculate_stats.go:62 msg="speculative'
-    ' decode stats" iterations=87 drafted=259 accepted=167 acceptance=0.64 avg_draft=2.98'
-    ' max_draft=4 avg_accepted=1.92 depth_over_time="3.0/4 3.0/4"\n'
-)
-OMLX = (
-    "MTP[r1] finish=stop tokens=53 cycles=30 tok/cycle=1.77 accept=24/41 (58.5%)"
-    " depth[d1=14/20,d2=7/14,d3=3/7] d0=10 emits[init=1,draft=24,bonus=3,verify=25]"
-    " timing[backbone=1ms mtp=2ms sample=3ms cache=4ms]\n"
-)
-TOKENSPEED = (
-    "[ts] [2026-07-24 20:53:48,415  ATTN TP RANK 0] - INFO - Decode batch. #running-req: 2,"
-    " #pages(active/cached/total): 18/19/1024, page ratio: 0.02, gen throughput (token/s): 539.35,"
-    " avg_accept_len: 1.90, accept_rate: 0.30, #queue-req: 0 (model_executor.py:1328)\n"
-)
-RAPID_MLX = """\
-rapid_mlx_spec_decode_attempts_total{family="q",method="mtp"} 60
-rapid_mlx_spec_decode_accepts_total{family="q",method="mtp"} 40
-rapid_mlx_spec_decode_drafted_by_depth_total{family="q",method="mtp",depth="1"} 30
-rapid_mlx_spec_decode_drafted_by_depth_total{family="q",method="mtp",depth="2"} 30
-rapid_mlx_spec_decode_accepted_by_depth_total{family="q",method="mtp",depth="1"} 25
-rapid_mlx_spec_decode_accepted_by_depth_total{family="q",method="mtp",depth="2"} 15
-"""
-OPENVINO = """\
-Draft model duration, %: 7.3
-AVG acceptance rate, %: 20.0
-===============================
-REQUEST_ID: 0
-Main model iterations: 5
-Token per sec: 3.7
-AVG acceptance rate, %: 20.0
-Accepted tokens by draft model: 5
-Generated tokens: 10
-Accepted token rate, %: 50
-===============================
-Request_id: 0 ||| 40 0 40 20 0
-"""
+OLLAMA = log("ollama")
+OMLX = log("omlx")
+TOKENSPEED = log("tokenspeed")
+RAPID_MLX = log("rapid_mlx")
+OPENVINO = log("openvino")
 OPENVINO_PERF = """\
 MAIN MODEL
   Generate time: 100 ms
@@ -69,17 +38,7 @@ SPEC_BENCH = "\n".join(
         (1, "writing", "plain", {"new_tokens": [8], "wall_time": [0.4], "accept_lengths": [1] * 8}),
     )
 )
-SPECULATORS = """
-=== Speculative Decoding Acceptance Report ===
-  Num drafts                        4800
-  Num draft tokens                 14400
-  Num accepted tokens               8400
-  Acceptance length               2.7500
-  Position                  Acceptance Rate
-  Position 0                      0.8000
-  Position 1                      0.5500
-  Position 2                      0.4000
-"""
+SPECULATORS = log("speculators")
 FROM_DRAFT = [True, True, False, True, False, False, True]
 READ = {  # engine: text, steps, accepted, drafted, rates
     "Ollama": (OLLAMA * 2, 174, 334, 518, ()),

@@ -18,6 +18,7 @@ from naive_speculate.tools.doctor.formats import decoded
 from naive_speculate.tools.doctor.reading import Stretch
 from naive_speculate.tools.doctor.report import caveats
 from tests import engine_samples as samples
+from tests.engine_samples import log
 
 # format: engine, steps, drafts, accepted, rates of places
 EXPECTED = {
@@ -282,13 +283,7 @@ V0 = (
 V0_FIRST = V0.replace("draft tokens", "draft tokens tokens").replace(
     "emitted tokens", "emitted tokens tokens"
 )
-V0_PROMETHEUS = """\
-vllm:spec_decode_draft_acceptance_rate{model_name="m"} 0.642
-vllm:spec_decode_efficiency{model_name="m"} 0.598
-vllm:spec_decode_num_accepted_tokens_total{model_name="m"} 8547.0
-vllm:spec_decode_num_draft_tokens_total{model_name="m"} 13311.0
-vllm:spec_decode_num_emitted_tokens_total{model_name="m"} 10616.0
-"""
+V0_PROMETHEUS = log("v0_prometheus")
 RAY = samples.VLLM_PROMETHEUS.replace("vllm:", "ray_vllm_")
 RAY += RAY.replace("_total{", "{")
 
@@ -297,12 +292,7 @@ SUMMARY = (
     "Acceptance rate (%): 68.81\nAcceptance length: 3.06\nPosition 0: 76.56\nPosition 1:"
     " 68.76\nPosition 2: 61.10\n"
 )
-MEANS = (  # as people shorten messages in reports: without counts
-    "INFO SpecDecoding metrics: Mean acceptance length: 2.89,\nPer-position acceptance rate: 0.763,"
-    " 0.516, 0.354, 0.256,\nAvg Draft acceptance rate: 47.4%\n\nINFO SpecDecoding metrics: Mean"
-    " acceptance length: 1.00, Per-position acceptance rate: 0.000, 0.000, 0.000, 0.000, Avg Draft"
-    " acceptance rate: 0.0%\n"
-)
+MEANS = log("means")
 NO_RATES = (
     "SpecDecoding metrics: Mean acceptance length: 2.50, Accepted throughput: 4 tokens/s, Avg Draft"
     " acceptance rate: 50.0%"

@@ -11,6 +11,7 @@ from naive_speculate.tools.doctor import diagnose, given, read
 from naive_speculate.tools.doctor.ends import drop, fade
 from naive_speculate.tools.doctor.reading import Stretch
 from tests import engine_samples as samples
+from tests.engine_samples import log
 
 
 def bench(*, tpot: float, running: int = 1, drafts: str = "", name: str = "m") -> str:
@@ -135,36 +136,9 @@ SEEN = {  # each kind, one log, the fault that must come first
         bench(tpot=30, running=128) + bench(tpot=41, running=128, drafts=DRAFTED),
         "no_speedup batch",
     ),
-    "llama.cpp's n-gram drafter, which finds little": (
-        (
-            "       eval time =    4838.87 ms /   630 tokens (    7.68 ms per token,   130.20"
-            " tokens per second)\nstatistics ngram_mod: #calls = 629, #gen drafts = 0, #acc drafts"
-            " = 0, #gen tokens = 0, #acc tokens = 0\n       eval time =    9139.89 ms /  1140"
-            " tokens (    8.02 ms per token,   124.73 tokens per second)\ndraft acceptance rate ="
-            " 0.50000 (   96 accepted /   192 generated)\nstatistics ngram_mod: #calls = 1672, #gen"
-            " drafts = 3, #acc drafts = 3, #gen tokens = 192, #acc tokens = 96\n"
-        ),
-        "rare_drafts does_not_pay",
-    ),
-    "the same, of 2026": (
-        (
-            "statistics ngram-mod: #calls(b,g,a) = 11 800 4, #gen drafts = 4, #acc drafts = 4, #gen"
-            " tokens = 256,\n  #acc tokens = 170, dur(b,g,a) = 0.340, 2.107, 1.102 ms\n"
-        ),
-        "rare_drafts",
-    ),
-    "an expensive drafter": (
-        (
-            "       eval time =   10000.00 ms /   200 tokens (   50.00 ms per token,    20.00"
-            " tokens per second)\nslot print_timing: id 0 | task 1 | prompt eval time = 90.00 ms /"
-            " 10 tokens\n       eval time =   12000.00 ms /   200 tokens (   60.00 ms per token,   "
-            " 16.67 tokens per second)\ndraft acceptance = 0.85000 (  136 accepted /   160"
-            " generated), mean len = 3.13\nstatistics draft: #calls(b,g,a) = 1 64 64, #gen drafts ="
-            " 64, #acc drafts = 61, #gen tokens = 160, #acc tokens = 136, dur(b,g,a) = 0.006,"
-            " 7000.000, 0.287 ms\n"
-        ),
-        "no_speedup draft_cost",
-    ),
+    "llama.cpp's n-gram drafter, which finds little": (log("ngram"), "rare_drafts does_not_pay"),
+    "the same, of 2026": (log("ngram_2026"), "rare_drafts"),
+    "an expensive drafter": (log("expensive"), "no_speedup draft_cost"),
 }
 
 
@@ -222,11 +196,7 @@ def test_chance_is_seldom_taken_for_a_fault():
     assert found <= 12  # 3% of 400
 
 
-SGLANG_BLOCK = (
-    "============ Serving Benchmark Result ============\nBackend:            sglang    \nMax"
-    " request concurrency:     {}  \nSuccessful requests:        50        \nConcurrency:          "
-    " 7.01      \n{}Mean TPOT (ms):         {}    \n"
-)
+SGLANG_BLOCK = log("sglang_block")
 
 
 def test_a_measured_speedup_is_compared_with_the_tokens_per_step_at_the_load_of_its_own_block():
@@ -263,16 +233,7 @@ def test_a_step_is_counted_once_however_often_it_is_printed():
 
 @pytest.mark.parametrize("levels", ["ID", "I", "D"])
 def test_a_window_that_is_decoded_again_is_no_second_step(levels):
-    lines = (
-        "I slot update_slots: id  1 | task 0 | accepted  1/ 5 draft tokens (restore checkpoint)\nD"
-        " slot update_slots: id  1 | task 0 | restoring speculative checkpoint (pos_min = 0,"
-        " pos_max = 9, size = 3)\nI slot update_slots: id  1 | task 0 | accepted  2/ 2 draft"
-        " tokens\nD slot update_slots: id  1 | task 0 | add accepted tokens: sampled=3, ids.size=3,"
-        " n_draft=2\nD slot update_slots: id  1 | task 0 | accepted 1/2 draft tokens, new n_tokens"
-        " = 99\nI slot update_slots: id  1 | task 0 | accepted  5/ 5 draft tokens\nD slot"
-        " update_slots: id  1 | task 0 | add accepted tokens: sampled=3, ids.size=6, n_draft=5\nD"
-        " slot update_slots: id  1 | task 0 | accepted 5/5 draft tokens, new n_tokens = 105\n"
-    )
+    lines = log("restored")
     reading = read("".join(line for line in lines.splitlines(keepends=True) if line[0] in levels))
     assert (reading.num_steps, reading.num_accepted_tokens) == (2, 6)
     assert reading.num_draft_tokens == (10 if "I" in levels else 7)

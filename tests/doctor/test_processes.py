@@ -9,6 +9,7 @@ import pytest
 from naive_speculate.tools.doctor import diagnose, read
 from tests import engine_samples as samples
 from tests.doctor.test_pasted_logs import vllm_line
+from tests.engine_samples import log
 
 ALIVE, DEAD = vllm_line([0.8, 0.45, 0.25], 200), vllm_line([0.0, 0.0, 0.0], 200)
 POD = "2026-09-26T20:15:24.123Z vllm-7d4b9c6f5d-"
@@ -182,15 +183,7 @@ def test_gauges_of_two_sglang_replicas_are_weighted_by_their_own_requests():
     assert reading.accepted_per_step == pytest.approx((0.5 + 3 * 2.5) / 4)
 
 
-METRICS = """[Gauge(name='vllm:num_requests_running', labels={'engine': '0'}, value=0.0),
- Counter(name='vllm:spec_decode_num_drafts', labels={'engine': '0'}, value=40),
- Counter(name='vllm:spec_decode_num_draft_tokens', labels={'engine': '0'}, value=120),
- Counter(name='vllm:spec_decode_num_accepted_tokens', labels={'engine': '0'}, value=54),
- Vector(
-    name='vllm:spec_decode_num_accepted_tokens_per_pos',
-    labels={'engine': '0'},
-    values=[30, 16, 8],
-)]"""
+METRICS = log("metrics")
 
 
 def test_what_get_metrics_returns_is_read_as_a_notebook_prints_it():
