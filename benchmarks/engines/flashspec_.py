@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from flashspec import FlashSpecConfig, SamplingConfig, SpeculativeEngine
+from flashspec import BanditConfig, FlashSpecConfig, SamplingConfig, SpeculativeEngine
 from flashspec.engine import HuggingFaceDrafter, TargetModel
 from hugging_face import NO_PENALTY, Passes, models, plain
 from serve import Answer, Ask, Engine, serve
@@ -34,7 +34,12 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         drafter = HuggingFaceDrafter("draft", device, torch.float32, model=draft)
         drafter.set_temperature(temperature)
         sampling = SamplingConfig(temperature=temperature, top_p=top_p, gamma=3)
-        config = FlashSpecConfig(device="cpu", sampling=sampling, drafter_strategy="bandit")
+        config = FlashSpecConfig(
+            device="cpu",
+            sampling=sampling,
+            drafter_strategy="bandit",
+            bandit=BanditConfig(n_arms=1),
+        )
         judge = TargetModel("target", device, torch.float32, model=target)
         return SpeculativeEngine(config, [drafter], judge)
 
