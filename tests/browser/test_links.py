@@ -6,7 +6,17 @@ import re
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import ended, linked, open_drawer, open_trace, run, shown_run, text, toast, trace
+from tests.browser.steps import (
+    ended,
+    linked,
+    open_drawer,
+    open_trace,
+    run,
+    shown_run,
+    text,
+    toast,
+    trace,
+)
 from ui.run.recorded import SPECULATIVE
 
 NOTE = ".ns-link-note"
@@ -106,8 +116,10 @@ def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_t
 
 
 def test_embedded_there_is_the_run_or_a_lesson_and_a_link_to_the_whole_page(open_page):
-    page = open_page("?embed=1&run=recorded&round=2", width=800, height=600)
+    query, size = "?embed=1&run=recorded&round=2", {"width": 800, "height": 600}
+    page = open_page(query, reduced_motion="no-preference", **size)
     expect(page.locator(".ns-clock")).to_contain_text("step 2 of")
+    expect(page.locator(".ns-drawing title")).to_have_text("Step 2")
     whole = page.get_by_role("link", name="Open the whole page")
     assert whole.get_attribute("href").endswith("?run=recorded&round=2")
     page.locator("#tokens [data-kind=rejected]").first.click()
