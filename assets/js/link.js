@@ -52,12 +52,12 @@ export class Link {
 
   // More events arrived: go to the linked position once it exists, and check at the end whether this is the linked run.
   arrive() {
-    const { wanted, stage: { player } } = this;
+    const { wanted, stage: { controls, player } } = this;
     if (!wanted || !this.here) return;
     const place = wanted.at ?? (wanted.round === null ? null : wanted.round === 0 ? 1 : player.ends[wanted.round - 1]);
     if (place !== null && !this.there && (place <= player.length || player.done)) {
       this.there = true;
-      player.seek(place ?? player.length, true); // stay there, even if more events arrive
+      controls.seek(place ?? player.length, true); // stay there, even if more events arrive
     }
     if (!player.done) return;
     this.wanted = null;

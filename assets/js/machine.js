@@ -235,6 +235,7 @@ function movesOf(picture) {
   const judged = verdicts.filter(({ dataset }) => dataset.kind !== "discarded").length;
   const pace = Math.min(350, (JUDGED - PASSED - 250) / Math.max(1, judged));
   const when = ({ dataset: { kind, column } }) => PASSED + pace * (kind === "discarded" ? judged : Math.min(judged, column));
+  for (const words of parts("legend")) appear(words, PASSED);
   for (const verdict of verdicts) appear(verdict, when(verdict));
   for (const fate of parts("fate")) {
     appear(fate, when(fate) + 100);

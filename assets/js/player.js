@@ -171,10 +171,10 @@ export class Controls {
   }
 
   // To event number n, whose step the machine shows at its end.
-  seek(n) {
+  seek(n, stay) {
     const { player, machine } = this;
     machine.touch();
-    player.seek(n);
+    player.seek(n, stay);
     machine.show(Math.max(0, player.round(player.aim()) - 1));
   }
 

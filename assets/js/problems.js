@@ -5,6 +5,7 @@ import { make } from "./dom.js";
 
 const MARK = ".ns-problem";
 const TYPED = ":is(input,textarea)";
+const FRAMES = 60; // until what was opened is there
 
 export function markProblems() {
   new MutationObserver((records) => {
@@ -17,10 +18,14 @@ export function markProblems() {
   }).observe(document.body, { subtree: true, childList: true });
 }
 
-function mark(said) {
+function mark(said, frames = FRAMES) {
   const [, field] = /ns-problem-(\w+)/.exec(said.className);
   const block = document.querySelector(field === "prompt" ? "#prompt" : `.ns-field-${CSS.escape(field)}`);
-  if (!block) return;
+  if (!block) { // the drawer has no fields before it is opened for the first time
+    document.querySelector("#more > button:not(.open)")?.click();
+    if (frames) requestAnimationFrame(() => mark(said, frames - 1));
+    return;
+  }
   show(block);
   const input = block.querySelector(TYPED);
   block.querySelector(".ns-field-problem")?.remove();
@@ -41,7 +46,7 @@ function mark(said) {
 }
 
 // Gives a field the focus, once the drawer that holds it is open.
-function focused(input, frames = 60) {
+function focused(input, frames = FRAMES) {
   input?.focus();
   if (input && document.activeElement !== input && frames) requestAnimationFrame(() => focused(input, frames - 1));
 }

@@ -225,10 +225,9 @@ export class PlainText {
   }
 
   // After a chat template the answer starts on a new line.
-  draw(text, { prompt, prompt_texts: texts = [] }) {
-    const whole = texts.join(""), end = whole.lastIndexOf(prompt) + (prompt?.length ?? 0);
-    const templated = whole.includes(prompt) && end < whole.length;
-    write(this.prompt, !prompt ? whole : templated ? `${prompt}\n` : prompt);
+  draw(text, { prompt, prompt_texts: texts = [], prompt_words: words }) {
+    const templated = words?.length && words.at(-1)[1] < texts.length;
+    write(this.prompt, !prompt ? texts.join("") : templated ? `${prompt}\n` : prompt);
     write(this.text, text);
   }
 }

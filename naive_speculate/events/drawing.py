@@ -241,8 +241,6 @@ class _Drawing:
     def _machines(self) -> None:
         """The drafter and the target, whose sizes stand for the cost of a pass, and row titles."""
         layout, label, drafts = self.layout, self.layout.label, _drafts(self.columns)
-        gap = layout.target + layout.chip * 0.7
-        x = 0 if self.narrow else layout.left - gap
         middle = layout.drafted + layout.height / 2
         tops = {
             "drafter": layout.drafted - layout.drafter - 8
@@ -258,6 +256,7 @@ class _Drawing:
         )
         for name, color, side, cost in rows:
             top = tops[name]
+            x = 0 if self.narrow else layout.left - layout.chip * 0.7 - side
             fill = f'fill="{self.paint(color)}"'
             if name == "drafter" and not drafts:
                 fill = f'fill="none" stroke="{self.paint("rule")}" stroke-width="2"'
@@ -293,9 +292,9 @@ class _Drawing:
         x, y = 10.0, self.verdicts + label * 1.6
         if self.narrow:
             x, y, lines = 0.0, self.height - label * 2.7, ["; ".join(lines)]
-        for number, line in enumerate(lines):
-            at = y + number * label * 1.2
-            self._words(x, at, line, size=label * 0.87, color="muted")
+        size, steps = label * 0.87, enumerate(lines)
+        texts = [self._text(x, y + n * label * 1.2, t, size=size, color="muted") for n, t in steps]
+        self._group("legend", None, "", *texts)
 
     def _middle(self, number: int) -> float:
         return self.layout.left + self.column * (number + 0.5)
@@ -367,7 +366,7 @@ class _Drawing:
         )
         title = "one target pass"
         size = layout.label * 0.95
-        at = x + width - 12 if self.narrow else x + 14
+        at = self.width - 12 if self.narrow else x + 14
         label = self._text(
             at,
             self.frame - size * 0.42,
@@ -422,9 +421,11 @@ class _Drawing:
             text = f"{_text(column.gain)} {STYLES[kind].mark}"
             parts = self._box(middle, self.gains, text, kind)
             if kind in _NEXT:
-                y = self.gains + layout.height + layout.label * 1.25
-                name = f"{STYLES[kind].mark} {STYLES[kind].label}"
-                parts.append(self._text(middle, y, name, color=kind, weight=600, anchor="middle"))
+                y, size = self.gains + layout.height + layout.label * 1.25, layout.label
+                drafted = len(self.columns) > 1  # a token of plain decoding is no bonus
+                name = f"{STYLES[kind].mark} {STYLES[kind].label}" if drafted else "from the target"
+                x = max(middle, layout.left + len(name) * size * 0.36)
+                parts.append(self._text(x, y, name, color=kind, weight=600, anchor="middle"))
             self._group("gain", number, kind, *parts)
         event = column.draft or column.gain
         if event is not None:
@@ -647,13 +648,13 @@ def _text(event: Event) -> str:
 
 def _texts(own: list[Event], started: Event | None, step: int) -> tuple[str, str, str]:
     """The prompt, the text before the step, and what the step adds."""
-    whole = "".join(started.prompt_texts or []) if started else ""
-    prompt = started.prompt if started and started.prompt else whole
+    texts, words = (started.prompt_texts or [], started.prompt_words) if started else ([], None)
+    prompt = started.prompt if started and started.prompt else "".join(texts)
     output = [e for e in own if e.kind in OUTPUT_KINDS and e.step is not None]
     before = "".join(e.text or "" for e in output if (e.step or 0) < step)
     new = "".join(e.text or "" for e in output if e.step == step)
-    answer = prompt in whole and not whole.endswith(prompt)  # after a chat template
-    if answer and not (before + new)[:1].isspace():
+    after_template = words and words[-1][1] < len(texts)
+    if after_template and not (before + new)[:1].isspace():
         prompt += " "
     return prompt, before, new
 

@@ -6,7 +6,17 @@ import re
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import ended, open_drawer, open_trace, run, shown_run, text, toast, trace
+from tests.browser.steps import (
+    ended,
+    linked,
+    open_drawer,
+    open_trace,
+    run,
+    shown_run,
+    text,
+    toast,
+    trace,
+)
 from ui.run.recorded import SPECULATIVE
 
 NOTE = ".ns-link-note"
@@ -106,8 +116,10 @@ def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_t
 
 
 def test_embedded_there_is_the_run_or_a_lesson_and_a_link_to_the_whole_page(open_page):
-    page = open_page("?embed=1&run=recorded&round=2", width=800, height=600)
+    query, size = "?embed=1&run=recorded&round=2", {"width": 800, "height": 600}
+    page = open_page(query, reduced_motion="no-preference", **size)
     expect(page.locator(".ns-clock")).to_contain_text("step 2 of")
+    expect(page.locator(".ns-drawing title")).to_have_text("Step 2")
     whole = page.get_by_role("link", name="Open the whole page")
     assert whole.get_attribute("href").endswith("?run=recorded&round=2")
     page.locator("#tokens [data-kind=rejected]").first.click()
@@ -171,6 +183,15 @@ def back_and_forward_lead_to_what_there_is(page):
     toast(page, "the link names tab 'cellar'")
     toast(page, "Verification must be one of .*got 'mine'")
     assert page.evaluate("window.hit") is None
+
+
+def test_a_setting_of_a_link_that_is_refused_is_marked_in_the_drawer_which_opens(open_page):
+    page = open_page("?tree=4x2x1&prompt=Once")
+    linked(page, "Once")
+    page.locator("#run").click()
+    field = page.locator("#tree")
+    expect(field).to_contain_text("Token tree must be at most 16 nodes")
+    expect(field.locator("textarea, input")).to_be_focused()
 
 
 def test_lecture_mode_is_led_by_keys_and_back_and_forward_lead_from_tab_to_tab_to_what_there_is(

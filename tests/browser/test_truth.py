@@ -3,6 +3,7 @@ that all of it is in sight."""
 
 from io import BytesIO
 
+import pytest
 from PIL import Image, ImageStat
 from playwright.sync_api import Page, expect
 
@@ -393,3 +394,27 @@ def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_pointer_an
     expect(page.locator("#inspector")).to_be_hidden()
 
     keys_lead_through_tokens_and_to_a_run(page)
+
+
+PROMPT_PARTS = """async (started) => {
+    const { Flow, PlainText } = await import("/tokens.js");
+    document.body.innerHTML = `<section><div id="tokens"></div>
+      <div class="ns-clean"><span></span><span></span></div><button data-act="clean"></button>
+      <button data-act="copy"></button><button data-act="copy-marks"></button></section>`;
+    const root = document.querySelector("section");
+    new Flow(root.querySelector("#tokens")).prompt(started);
+    new PlainText(root).draw("An answer", started);
+    const parts = [...root.querySelectorAll(".ns-token")];
+    return [parts.filter(({ dataset }) => dataset.template === undefined).map((n) => n.textContent),
+      root.querySelector(".ns-clean").textContent];
+}"""
+
+
+@pytest.mark.parametrize("word", ["system", "a", "assistant"])
+def test_a_prompt_whose_words_are_in_its_chat_template_too_is_marked_where_it_stands(scripts, word):
+    texts = ["<system>", "a", " system assistant\n", word, "\n", "<assistant>\n"]
+    started = {"prompt": word, "prompt_token_ids": [*range(6)], "prompt_texts": texts}
+    templated = started | {"prompt_words": [[3, 4]]}
+    assert scripts.evaluate(PROMPT_PARTS, templated) == [[word], f"{word}\nAn answer"]
+    plain = {"prompt": word, "prompt_token_ids": [0], "prompt_texts": [word]}
+    assert scripts.evaluate(PROMPT_PARTS, plain) == [[word], f"{word}An answer"]
