@@ -18,6 +18,9 @@ EVIL = "</text><script>1</script>\x00\x1b\u202e&\"'"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+LEGEND = ("▮ u: random, from 0 to 1", "in the green: accepted")
+
+
 def drawn(svg: str) -> list[str]:
     """The texts of a drawing; it must be well-formed."""
     return ["".join(node.itertext()) for node in ElementTree.fromstring(svg).iter(f"{SVG}text")]
@@ -35,8 +38,8 @@ def test_it_states_the_round_as_the_events_do():
         ]
         assert set(texts) <= set(words)
         for kind in ("accepted", "rejected", "discarded", "resampled", "bonus"):
-            told = sum(word.endswith(f" {kind}") for word in words)
-            assert told == sum(event.kind == kind for event in own)
+            said = sum(word.endswith(f" {kind}") for word in words if word not in LEGEND)
+            assert said == sum(event.kind == kind for event in own)
         caption = " ".join(words)
         assert f"Step {step + 1} of {trace.metrics.num_spec_steps}" in caption
         assert all(
@@ -78,12 +81,13 @@ def test_the_rules_are_reported_in_their_own_terms():
 
 def test_the_text_is_drawn_without_and_with_the_step_and_an_answer_is_parted_from_its_question():
     step = list(step_of(token(EventKind.BONUS, "He", 1)))
-    for texts, said in (
-        (["<user>", "Who?", "<model>"], "Who? He"),
-        (["Who", "?"], "Who?He"),
-        (None, "Who?He"),
+    for texts, words, said in (
+        (["<user>", "Who?", "<model>"], [(1, 2)], "Who? He"),
+        (["Who", "?"], None, "Who?He"),
+        (None, None, "Who?He"),
     ):
-        started = Event(EventKind.STARTED, prompt="Who?", prompt_texts=texts)
+        prompt = {"prompt": "Who?", "prompt_texts": texts, "prompt_words": words}
+        started = Event(EventKind.STARTED, **prompt)
         before, after = drawn(Trace([started, *step]).to_svg(0))[:2]
         assert (before, after) == (f"{said.removesuffix('He')}▏", f"{said}▏")
 

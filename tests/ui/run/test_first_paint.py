@@ -42,7 +42,7 @@ def client() -> TestClient:
 
 def test_it_shows_the_recorded_run_s_tokens_as_they_fared_and_text_of_a_model_is_no_markup():
     run = recorded_run()
-    found = tokens_in(first_view("", run.events))
+    found = tokens_in(first_view(run.events))
     assert "".join(text for kind, text in found if kind == "prompt") == run.events[0].prompt
     assert "".join(text for kind, text in found if kind in OUTPUT_KINDS) == run.trace.text
     for kind in (EventKind.REJECTED, EventKind.DISCARDED, EventKind.RESAMPLED):
@@ -52,7 +52,7 @@ def test_it_shows_the_recorded_run_s_tokens_as_they_fared_and_text_of_a_model_is
     assert not any(name == EventKind.PROPOSED for name, _ in found), "every draft had its verdict"
     bad = next(event for event in run.events if event.kind == EventKind.BONUS)
     bad.text = "<img src=x onerror=hit()>"
-    markup = first_view("", run.events)
+    markup = first_view(run.events)
     assert "<img" not in markup
     assert ("bonus", bad.text) in tokens_in(markup)
 
@@ -60,7 +60,7 @@ def test_it_shows_the_recorded_run_s_tokens_as_they_fared_and_text_of_a_model_is
 def test_it_names_scripts_that_there_are():
     links = re.findall(
         r'modulepreload" fetchpriority="low" href="\.([^"]+)"',
-        first_view("", recorded_run().events),
+        first_view(recorded_run().events),
     )
     names = {link.removeprefix(f"{folder()}/") for link in links}
     assert (
@@ -94,7 +94,7 @@ def test_whatever_the_first_tab_mounts_is_fetched_meanwhile(bundled_engine):
 
 
 def test_a_link_to_something_else_than_the_front_door_is_the_same_everywhere():
-    assert f'data-elsewhere="{" ".join(ELSEWHERE)}"' in first_view("", [])
+    assert f'data-elsewhere="{" ".join(ELSEWHERE)}"' in first_view([])
     (said,) = re.findall(
         r"A link with (.*) leads there", Path("docs/links.md").read_text(encoding="utf-8")
     )
