@@ -97,6 +97,32 @@ def test_python_alone_writes_to_the_log_if_there_is_one(first, log):
     assert (done.stdout, done.stderr) == ("", log)
 
 
+POOLS = """
+import ctypes, sys, threading
+from ui.host.process import share_one_pool
+
+share_one_pool()
+together = threading.Barrier(4)
+
+def work():
+    kept = [bytes(5000) for _ in range(100)]
+    together.wait()
+
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+libc.malloc_info(0, ctypes.c_void_p(libc.fopen(b"/dev/stdout", b"w")))
+libc.fflush(None)
+"""
+
+
+def test_threads_take_memory_from_one_pool():
+    done = subprocess.run([sys.executable, "-c", POOLS], capture_output=True, text=True, check=True)
+    assert done.stdout.count("<heap ") == 1
+
+
 def test_the_page_answers_while_the_models_warm_up_and_who_ends_it_then_sees_no_traceback(
     small_pair, monkeypatch, capsys
 ):

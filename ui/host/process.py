@@ -15,6 +15,7 @@ This module imports Gradio inside its functions: `quick_imports` must run before
 """
 
 import atexit
+import ctypes
 import faulthandler
 import gc
 import importlib.util
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 CHECKED = "6.31.0"  # the Gradio release for which every patch here was read and tried
 OURS = frozenset({"localhost", "127.0.0.1", "::1"})
+M_ARENA_MAX = -8  # as in glibc's malloc.h: the number of pools
 HOST = re.compile(r"(?:([\w.-]+)|\[([0-9a-f:.]+)\])(?::\d{1,5})?", re.ASCII)
 
 
@@ -42,6 +44,7 @@ def prepare() -> None:
     """Prepare a process that serves the page, before it has threads and models."""
     end_in_time()
     silence_native_code()
+    share_one_pool()
 
 
 def end_in_time(seconds: float = 8.0) -> None:
@@ -88,6 +91,13 @@ def silence_native_code() -> None:
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     faulthandler.enable(sys.stderr)
+
+
+def share_one_pool() -> None:
+    """Let all threads take memory from one pool. By default glibc has up to eight pools per core,
+    each of which keeps what its threads freed: some 20 MB here, and no speed is gained."""
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        mallopt(M_ARENA_MAX, 1)
 
 
 def leave(status: int) -> NoReturn:
