@@ -32,7 +32,7 @@ def main() -> int:
     if unknown := [name for name in options.engines if name not in ADAPTERS]:
         parser.error(f"unknown engine {unknown[0]!r}; there are {', '.join(ADAPTERS)}")
     options.work.mkdir(parents=True, exist_ok=True)
-    if not (options.work / "models" / "draft-f16.gguf").exists():  # the last of them
+    if not (options.work / "models" / models.CLOSE / "draft-f16.gguf").exists():  # the last of them
         models.write(options.work / "models")
     real = options.work / "smollm2"
     if "speed" in options.only and not (real / "prompts.json").exists():

@@ -11,9 +11,11 @@ INTRODUCTION = """# Engines on trial
 
 Does a text with drafts follow the target? Each engine runs in an environment of its own, with
 pinned versions, on the same tiny random models. Greedy texts with drafts are compared with the
-engine's own plain texts. The first four sampled tokens are compared with exact probabilities,
-which come from enumerating this project's plain decoder over the same weights: a G-test with a
-false alarm rate of 0.1% per verdict. Each biased verdict was repeated with a second set of seeds.
+engine's own plain texts; their draft model is close to the target, and three of four of its
+favourites are the target's. The first four sampled tokens, with a draft model far from the target,
+are compared with exact probabilities, which come from enumerating this project's plain decoder over
+the same weights: a G-test with a false alarm rate of 0.1% per verdict. Each biased verdict was
+repeated with a second set of seeds.
 The prompt with a repetition penalty was chosen so that a penalty that forgets all but its last
 token shows: that cell is a sensitive case, not a typical size of the bias.
 This page is made from `benchmarks/engines/results/`.
@@ -65,7 +67,9 @@ def report(results: Path) -> str:
     heads = ["engine", "drafts", "greedy text = plain", penalty, *settings]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for name, one in engines.items():
-        for way in ["plain", *one["greedy"], *_only_sampled(one)] if one["sampled"] else ["none"]:
+        for way in (
+            ["plain", *one.get("greedy", {}), *_only_sampled(one)] if one["sampled"] else ["none"]
+        ):
             lines.append(f"| {' | '.join(_row(name, one, way, settings))} |")
     sentences = "\n".join(f"- **{name}** {_sentence(name, one)}" for name, one in engines.items())
     table = "\n".join(lines)
@@ -74,7 +78,7 @@ def report(results: Path) -> str:
 
 def _only_sampled(one: dict[str, Any]) -> list[str]:
     ways = dict.fromkeys(way for verdicts in one["sampled"].values() for way in verdicts)
-    return [way for way in ways if way != "plain" and way not in one["greedy"]]
+    return [way for way in ways if way != "plain" and way not in one.get("greedy", {})]
 
 
 def _row(name: str, one: dict[str, Any], way: str, settings: list[str]) -> list[str]:
@@ -117,7 +121,7 @@ def _sentence(name: str, one: dict[str, Any]) -> str:
         for way, verdict in verdicts.items()
         if _biased(verdict)
     ]
-    differs = [way for way, own in one["greedy"].items() if own["equal"] < own["texts"]]
+    differs = [way for way, own in one.get("greedy", {}).items() if own["equal"] < own["texts"]]
     penalised = one.get("greedy_penalty", {}).items()
     differs += [
         f"{way} and a repetition penalty"
