@@ -55,8 +55,8 @@ class Window(ABC):
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""
 
-    def learn(self, num_accepted: int, num_judged: int) -> None:  # noqa: B027 - a window that never adapts learns nothing
-        """Learn from a verdict."""
+    def learn(self, num_accepted: int, num_judged: int) -> None:  # noqa: B027
+        """Learn from a verdict; a window that never adapts learns nothing."""
 
     def use(self, copies: bool) -> None:  # noqa: B027 - it matters where the two differ
         """Say whether this step copies or drafts with a model."""
