@@ -29,8 +29,8 @@ ENGINE = Engine(
     rule="Accepted with probability min(1, p/q), at temperature 1 only.",
     source="naive_speculate/speculate/utils.py:51, speculative_sampling",
     counts="A step returns its number of accepted tokens; its program takes every step for k "
-    "drafted ones, also a shorter one. It asks for Python 3.14; on an older one its annotations are "
-    "kept as text here, and its models are wrapped as its own Qwen3.",
+    "drafted ones, also a shorter one. It asks for Python 3.14; on an older one its annotations "
+    "are kept as text here, and its models are wrapped as its own Qwen3.",
     skips=NO_TOP_P | NO_PENALTY,
 )
 RULES: Any = {
