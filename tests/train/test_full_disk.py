@@ -1,6 +1,7 @@
 """What cannot be written whole is one line, and leaves no file."""
 
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,19 @@ from train.export import export_model
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """Writing more fails, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    """Writing more fails, as on a full disk.
+
+    Bytecode is not written meanwhile: Python 3.11 does not notice that a write was cut, and would
+    leave a module's compiled file short for every later process.
+    """
+    before, compiles = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = compiles
 
 
 def write_checkpoint(work: Path) -> None:
