@@ -18,12 +18,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
 
-from naive_speculate.infer.device import on_device
+from naive_speculate.infer.device import Array, on_device
 
 _STEP, _GROWTH = 64, 8  # attention reads the whole buffer, so that little of it may be spare
 C = TypeVar("C", bound="BatchCache")
+A = TypeVar("A", torch.Tensor, Array)
 
 
 class KVState(NamedTuple):
@@ -132,12 +134,11 @@ class Rows(Generic[C]):
             self.cache.keep(row, length - count)
 
 
-def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = None) -> torch.Tensor:
-    """The keys at 0 … `num_keys` - 1 that tokens at these positions, int64 `[rows, num_new]`,
-    may attend to: bool, shape `[rows, 1, num_new, num_keys]`. `window`: sliding window in
-    tokens, the token itself included; None for full attention."""
+def causal_mask(positions: A, keys: A, window: int | None = None) -> A:
+    """Which keys, at positions `[num_keys]`, tokens at positions `[rows, num_new]` may attend to:
+    bool, shape `[rows, 1, num_new, num_keys]`. All are tensors, or all are arrays. `window`:
+    sliding window in tokens, the token itself included; None for full attention."""
     positions = positions[:, None, :, None]
-    keys = torch.arange(num_keys, device=positions.device)
     allowed = keys <= positions
     return allowed & (keys > positions - window) if window else allowed
 
@@ -146,7 +147,8 @@ class RaggedKVCache(BatchCache):
     """Keys and values of `batch_size` rows, each with its own length, in one buffer per layer.
 
     Buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they are made by the first
-    forward and grow when full. `rows()` is a view of some rows.
+    forward and grow when full. Values can be in parts: see `split_values`. `rows()` is a view of
+    some rows.
 
     Args:
         batch_size: Number of rows.
@@ -161,6 +163,7 @@ class RaggedKVCache(BatchCache):
         self.lengths: list[int] = [0] * batch_size
         self._step = step
         self.capacity = step
+        self._parts = 1  # of each value
         self.version = 0  # counts replacements of buffers, for users of their addresses
         self.checked_for: Any = None  # whose forward the buffers are known to fit
 
@@ -237,6 +240,17 @@ class RaggedKVCache(BatchCache):
         self.capacity = capacity
         self.version += 1
 
+    def split_values(self, parts: int) -> None:
+        """Store each value as so many parts, as if each were of a head of its own: `[batch_size,
+        num_heads * parts, capacity, head_dim / parts]`. A forward may have more threads than
+        heads, or not a multiple of either."""
+        if parts != self._parts:
+            with torch.inference_mode(mode=False):  # see `_replace`
+                whole = [_join(values, self._parts) for values in self._values]
+                self._values = [_split(values, parts).contiguous() for values in whole]
+            self._parts = parts
+            self.version += 1
+
     def layer(
         self, index: int, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -245,7 +259,8 @@ class RaggedKVCache(BatchCache):
         if len(self._keys) <= index:
             with torch.inference_mode(mode=False):
                 while len(self._keys) <= index:
-                    for buffers, like in ((self._keys, keys), (self._values, values)):
+                    of_values = _split(values, self._parts)
+                    for buffers, like in ((self._keys, keys), (self._values, of_values)):
                         shape = (len(self.lengths), like.shape[1], self.capacity, like.shape[3])
                         buffers.append(torch.zeros(shape, dtype=like.dtype, device=like.device))
         return self._keys[index], self._values[index]
@@ -271,6 +286,11 @@ class RaggedKVCache(BatchCache):
     def buffers(self) -> list[KVState]:
         """The whole buffers, one entry per layer."""
         return [KVState(*pair) for pair in zip(self._keys, self._values, strict=True)]
+
+    @property
+    def value_parts(self) -> int:
+        """How many parts each value has in the buffers."""
+        return self._parts
 
     @property
     def num_layers(self) -> int:
@@ -334,7 +354,17 @@ class CacheRows(Rows["RaggedKVCache"]):
         `[rows, 1, num_new, longest + num_new]`; see `causal_mask`."""
         lengths = self.cache.lengths
         longest = max(map(lengths.__getitem__, self.indices))
-        return causal_mask(self.positions(num_new, device), longest + num_new, window)
+        keys = torch.arange(longest + num_new, device=device)
+        return causal_mask(self.positions(num_new, device), keys, window)
+
+    def host_layout(
+        self, num_new: int, num_keys: int, windows: Sequence[int | None]
+    ) -> tuple[Array, list[Array]]:
+        """`positions`, and for each window a `mask` of so many keys, as arrays. Tensors cost a
+        short forward on the CPU more time than all that it does besides."""
+        positions = np.array(self.lengths)[:, None] + np.arange(num_new)
+        keys = np.arange(num_keys)
+        return positions, [causal_mask(positions, keys, window) for window in windows]
 
     def write(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor
@@ -342,12 +372,13 @@ class CacheRows(Rows["RaggedKVCache"]):
         """Store a layer's new keys and values, `[rows, num_heads, num_new, head_dim]`, after
         each row's end; the end does not move. Returns all to attend to, `[rows, num_heads,
         longest + num_new, head_dim]`; views of the buffers where the rows are consecutive."""
-        lengths, num_new = self.lengths, keys.shape[2]
+        lengths, num_new, parts = self.lengths, keys.shape[2], self.cache.value_parts
         end = max(lengths) + num_new
         self.cache.reserve(end)
         first, last = self.indices[0], self.indices[-1] + 1
         out = []
-        for buffer, new in zip(self.cache.layer(layer, keys, values), (keys, values), strict=True):
+        buffers = self.cache.layer(layer, keys, values)
+        for buffer, new in zip(buffers, (keys, _split(values, parts)), strict=True):
             rows = slice(first, last) if self.contiguous else on_device(self.indices, new.device)
             if self.contiguous and min(lengths) == max(lengths):
                 buffer[rows, :, lengths[0] : end] = new
@@ -355,7 +386,7 @@ class CacheRows(Rows["RaggedKVCache"]):
                 at = on_device(self.indices, new.device)[:, None]
                 buffer[at, :, self.positions(num_new, new.device)] = new.transpose(1, 2)
             out.append(buffer[rows, :, :end])
-        return out[0], out[1]
+        return out[0], _join(out[1], parts)
 
     def advance(self, num_new: int) -> None:
         """Move every row's end past the tokens just written."""
@@ -375,7 +406,10 @@ class CacheRows(Rows["RaggedKVCache"]):
         end, rows, buffers = self.get_num_tokens(), self.indices, self.cache.buffers()
         at: Any = slice(rows[0], rows[0] + len(rows)) if self.contiguous else rows
         chosen = buffers if layers is None else [buffers[layer] for layer in layers]
-        return [KVState(keys[at, :, :end], values[at, :, :end]) for keys, values in chosen]
+        parts = self.cache.value_parts
+        return [
+            KVState(keys[at, :, :end], _join(values[at, :, :end], parts)) for keys, values in chosen
+        ]
 
 
 class TreeRows(CacheRows):
@@ -395,7 +429,7 @@ class TreeRows(CacheRows):
         super().__init__(cache, [row])
         self._trunk = trunk
         self._depths: list[int] = []
-        self._visible = torch.eye(len(parents), dtype=torch.bool)
+        self._visible = np.eye(len(parents), dtype=bool)
         for node, parent in enumerate(parents):
             self._depths.append(0 if parent < 0 else self._depths[parent] + 1)
             if parent >= 0:
@@ -403,26 +437,32 @@ class TreeRows(CacheRows):
 
     def positions(self, num_new: int, device: torch.device | None = None) -> torch.Tensor:
         """See `CacheRows.positions`."""
-        first = self.lengths[0] - self._trunk
-        return on_device(
-            [self._trunk + depth for depth in self._depths[first : first + num_new]], device
-        )[None]
+        positions, _ = self.host_layout(num_new, self.lengths[0] + num_new, [])
+        return on_device(positions.tolist(), device)
 
     def mask(
         self, num_new: int, device: torch.device | None = None, window: int | None = None
     ) -> torch.Tensor:
         """See `CacheRows.mask`."""
+        _, masks = self.host_layout(num_new, self.lengths[0] + num_new, [window])
+        return torch.from_numpy(masks[0]).to(device or torch.device("cpu"))
+
+    def host_layout(
+        self, num_new: int, num_keys: int, windows: Sequence[int | None]
+    ) -> tuple[Array, list[Array]]:
+        """See `CacheRows.host_layout`."""
         first = self.lengths[0] - self._trunk
-        end = first + num_new
-        visible = torch.nn.functional.pad(
-            self._visible[first:end, :end], (self._trunk, 0), value=True
-        )
-        if window is not None:
-            keys = torch.tensor(
-                [*range(self._trunk), *(self._trunk + depth for depth in self._depths[:end])]
-            )
-            visible &= keys > self.positions(num_new)[0, :, None] - window
-        return visible[None, None].to(device or torch.device("cpu"))
+        end, depths = first + num_new, np.array(self._depths)
+        positions = self._trunk + depths[first:end]
+        visible = np.zeros((1, 1, num_new, num_keys), bool)
+        visible[..., : self._trunk] = True
+        visible[..., self._trunk : self._trunk + end] = self._visible[first:end, :end]
+        keys = np.arange(num_keys)
+        keys[self._trunk : self._trunk + end] = self._trunk + depths[:end]
+        near = [
+            True if window is None else keys > positions[:, None] - window for window in windows
+        ]
+        return positions[None], [visible & each for each in near]
 
 
 class DynamicKVCache(RaggedKVCache):
@@ -473,6 +513,20 @@ class CopiedRows(CacheRows):
             (s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in self.get_kv_states()
         ]
         self._kv_cache.update([KVState(keys, values) for keys, values in states])
+
+
+def _split(values: torch.Tensor, parts: int) -> torch.Tensor:
+    """See `RaggedKVCache.split_values`."""
+    if parts == 1:
+        return values
+    return values.unflatten(-1, (parts, -1)).movedim(-2, 2).flatten(1, 2)
+
+
+def _join(values: torch.Tensor, parts: int) -> torch.Tensor:
+    """The values `[batch_size, num_heads, num_tokens, head_dim]`, of their parts."""
+    if parts == 1:
+        return values
+    return values.unflatten(1, (-1, parts)).movedim(2, -2).flatten(-2)
 
 
 def _count_new(kv_states: Sequence[KVState], num_layers: int) -> int:

@@ -142,13 +142,15 @@ def test_a_plain_cache_is_read_and_extended(family, executor):
         reference_cache.crop(surplus)
 
 
-def test_a_ragged_cache_of_one_model_serves_transformers_too(llama):
-    reference, cache = TransformersLanguageModel(SOURCE), llama.new_cache(1)
-    first, second = tokens(1, 6), tokens(1, 3)
-    llama.forward(first, cache)
-    logits = reference.forward(second, cache)
-    expected = direct_logits(SOURCE, first[0].tolist() + second[0].tolist())[-3:]
-    torch.testing.assert_close(logits[0], expected, rtol=0, atol=TOLERANCE)
+def test_a_ragged_cache_serves_one_model_after_another(llama):
+    """Whatever the arrangement of the values that each prefers; while the cache grows, too."""
+    reference, cache, written = TransformersLanguageModel(SOURCE), llama.new_cache(1), []
+    for turn, model in enumerate((llama, reference, llama, made(SOURCE, "torch"), llama)):
+        query = tokens(1, 6 + 17 * turn)
+        logits = model.forward(query, cache)
+        written += query[0].tolist()
+        expected = direct_logits(SOURCE, written)[-query.shape[1] :]
+        torch.testing.assert_close(logits[0], expected, rtol=0, atol=TOLERANCE)
 
 
 def test_what_a_forward_returned_stays_as_it_was_when_the_model_runs_again(llama):

@@ -211,7 +211,8 @@ class Graphs:
 
         def whole() -> torch.Tensor:
             positions = starts[:, None] + offsets
-            masks = {window: causal_mask(positions, capacity, window) for window in windows}
+            keys = torch.arange(capacity, device=positions.device)
+            masks = {window: causal_mask(positions, keys, window) for window in windows}
 
             def write(
                 layer: int, keys: torch.Tensor, values: torch.Tensor

@@ -29,6 +29,7 @@ ORT = "com.microsoft"
 _LAST = 2**63 - 1
 _value = helper.make_tensor_value_info
 EMBEDDED = "embedded"  # name of the input with the tokens' embeddings
+VALUE_PARTS = 2  # so many products of weights and values per key head, for an odd number of heads
 
 
 class GraphBuilder:
@@ -52,9 +53,12 @@ class GraphBuilder:
         capacity; the outputs are `logits` float32 `[b, n, vocab_size]`, the states, and
         `present_key_i`, `present_value_i` like the past."""
         self._add("Identity", [logits], ["logits"])
-        shape, kinds = self.shape, ("key", "value")
+        shape = self.shape
         masks = ["mask", "window_mask"] if any(shape.windows) else ["mask"]
-        past: list[int | str] = ["b", shape.num_kv_heads, "c", shape.head_dim]
+        past: dict[str, list[int | str]] = {
+            kind: ["b", shape.num_kv_heads, parts, "c", shape.head_dim // parts]
+            for kind, parts in (("key", 1), ("value", VALUE_PARTS))
+        }
         inputs = [
             _value(EMBEDDED, TensorProto.FLOAT, ["b", "s", "w"]),
             _value(
@@ -66,17 +70,17 @@ class GraphBuilder:
             _value("starts", TensorProto.INT64, ["b"]),  # each row's length before this forward
             *(
                 # 0 or the lowest float; a row per row of the product of queries and keys
-                _value(name, TensorProto.FLOAT, ["b", 1, "q", "c"])
+                _value(name, TensorProto.FLOAT, ["b", 1, 1, "q", "c"])
                 for name in masks
             ),
             *(
-                _value(f"past_{kind}_{i}", TensorProto.FLOAT, past)
+                _value(f"past_{kind}_{i}", TensorProto.FLOAT, past[kind])
                 for i in range(shape.num_layers)
-                for kind in kinds
+                for kind in past
             ),
             *inputs,
         ]
-        present = [f"present_{kind}_{i}" for i in range(shape.num_layers) for kind in kinds]
+        present = [f"present_{kind}_{i}" for i in range(shape.num_layers) for kind in past]
         outputs = [_value(name, TensorProto.FLOAT, None) for name in ("logits", *states, *present)]
         graph = helper.make_graph(
             self._nodes, "llama", inputs, outputs, list(self._constants.values())
@@ -127,43 +131,64 @@ class GraphBuilder:
 
     def _attention(self, index: int, layer: LlamaLayer, normed: str) -> str:
         """Add the attention over the cache, to which new keys and values are written."""
-        shape = self.shape
-        by_token = self._split_heads(self._linear(normed, layer.qkv, layer.qkv_bias))
-        by_head = self._add("Transpose", [by_token], perm=[0, 2, 1, 3])
-        rotated, values = self._rotated(by_head, layer)
-        queries, keys = self._split(rotated, shape.num_heads, shape.num_kv_heads)
+        shape, group, part = self.shape, self._group, self.shape.head_dim // VALUE_PARTS
+        order, num_values = self._by_key_head(), shape.num_kv_heads * shape.head_dim
+        bias = None if layer.qkv_bias is None else layer.qkv_bias[order]
+        projected = self._linear(normed, layer.qkv[order], bias)
+        both, values = self._split(projected, len(order) - num_values, num_values, axis=2)
+        both = self._by_head(self._rotated(both, layer), group + 1, shape.head_dim)
+        queries, keys = self._split(both, group, 1, axis=2)
+        values = self._by_head(values, VALUE_PARTS, part)
         for kind, new in (("key", keys), ("value", values)):
             inputs = [f"past_{kind}_{index}", new, "starts"]
-            self._add("TensorScatter", inputs, [f"present_{kind}_{index}"], axis=2)
+            self._add("TensorScatter", inputs, [f"present_{kind}_{index}"], axis=3)
         mask = "mask" if shape.windows[index] is None else "window_mask"
         keys, values = f"present_key_{index}", f"present_value_{index}"
         attended = self._weighted(self._rows_of_queries(queries), keys, values, mask)
-        if self._group == 1:
-            attended = self._slice(attended, 0, -1, axis=2)
-        by_query = self._constant(0, shape.num_heads, -1, shape.head_dim)
+        if group == 1:
+            attended = self._slice(attended, 0, -1, axis=3)
+        by_query = self._constant(0, shape.num_kv_heads, VALUE_PARTS, group, -1, part)
         attended = self._add("Reshape", [attended, by_query])
-        attended = self._add("Transpose", [attended], perm=[0, 2, 1, 3])
+        attended = self._add("Transpose", [attended], perm=[0, 4, 1, 3, 2, 5])
         return self._add("Reshape", [attended, self._constant(0, 0, -1)])
 
-    def _rotated(self, by_head: str, layer: LlamaLayer) -> tuple[str, str]:
-        """Add the rotation of queries and keys, all heads at once; returns them and the values."""
-        num_heads, num_kv_heads = self.shape.num_heads, self.shape.num_kv_heads
-        if layer.q_norm is None or layer.k_norm is None:
-            both, values = self._split(by_head, num_heads + num_kv_heads, num_kv_heads)
-        else:
-            queries, keys, values = self._split(by_head, num_heads, num_kv_heads, num_kv_heads)
-            parts = [self._norm(queries, layer.q_norm), self._norm(keys, layer.k_norm)]
-            both = self._add("Concat", parts, axis=1)
+    def _by_key_head(self) -> torch.Tensor:
+        """The rows of `LlamaLayer.qkv` in another order: for each key head the queries that share
+        it, then its keys; at the end all values."""
+        shape = self.shape
+        heads = (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads)
+        rows = torch.arange(sum(heads) * shape.head_dim)
+        queries, keys, values = rows.split([count * shape.head_dim for count in heads])
+        by_key_head = [part.view(shape.num_kv_heads, -1) for part in (queries, keys)]
+        return torch.cat([torch.cat(by_key_head, dim=1).flatten(), values])
+
+    def _by_head(self, by_token: str, count: int, width: int) -> str:
+        """Add the split of `[b, s, n]` into vectors, `count` per key head: `[b, num_kv_heads,
+        count, s, width]`."""
+        heads = self._constant(0, 0, self.shape.num_kv_heads, count, width)
+        return self._add(
+            "Transpose", [self._add("Reshape", [by_token, heads])], perm=[0, 2, 3, 1, 4]
+        )
+
+    def _rotated(self, both: str, layer: LlamaLayer) -> str:
+        """Add the rotation of queries and keys, all heads at once."""
+        shape = self.shape
+        if layer.q_norm is not None and layer.k_norm is not None:
+            heads = self._constant(0, 0, shape.num_kv_heads, self._group + 1, shape.head_dim)
+            normed = self._norm(self._add("Reshape", [both, heads]), torch.ones(shape.head_dim))
+            scales = self._weight(torch.stack([*[layer.q_norm] * self._group, layer.k_norm]))
+            scaled = self._add("Mul", [normed, scales])
+            both = self._add("Reshape", [scaled, self._constant(0, 0, -1)])
         inputs = [both, "positions", "cos", "sin"]
-        heads = num_heads + num_kv_heads
-        return self._add("RotaryEmbedding", inputs, domain=ORT, num_heads=heads), values
+        num_heads = shape.num_heads + shape.num_kv_heads
+        return self._add("RotaryEmbedding", inputs, domain=ORT, num_heads=num_heads)
 
     def _rows_of_queries(self, queries: str) -> str:
-        """Add the rows of one product per key head, from queries by head: those of all heads
-        that share its keys. Never a single one."""
+        """Add the rows of one product per key head, `[b, num_kv_heads, 1, rows, head_dim]`, from
+        the queries of all heads that share its keys. Never a single one."""
         if self._group == 1:
-            return self._add("Concat", [queries, self._slice(queries, -1, _LAST, axis=2)], axis=2)
-        rows = self._constant(0, self.shape.num_kv_heads, -1, self.shape.head_dim)
+            return self._add("Concat", [queries, self._slice(queries, -1, _LAST, axis=3)], axis=3)
+        rows = self._constant(0, self.shape.num_kv_heads, 1, -1, self.shape.head_dim)
         return self._add("Reshape", [queries, rows])
 
     def _weighted(self, queries: str, keys: str, values: str, mask: str) -> str:
@@ -171,17 +196,17 @@ class GraphBuilder:
         scale = self.shape.head_dim**-0.5
         # keys are the first factor, since ONNX Runtime copies the second one before it multiplies
         scores = self._add("FusedMatMul", [keys, queries], domain=ORT, transB=1, alpha=scale)
-        scores = self._add("Transpose", [scores], perm=[0, 1, 3, 2])
+        scores = self._add("Transpose", [scores], perm=[0, 1, 2, 4, 3])
         weights = self._add("Softmax", [self._add("Add", [scores, mask])], axis=-1)
         return self._add("MatMul", [weights, values])
 
     def _slice(self, source: str, begin: int, end: int, axis: int) -> str:
         return self._add("Slice", [source, *(self._constant(at) for at in (begin, end, axis))])
 
-    def _split(self, source: str, *num_heads: int) -> list[str]:
-        """Add the split into so many heads each, from `[b, heads, s, head_dim]`."""
-        names = [self._name() for _ in num_heads]
-        self._add("Split", [source, self._constant(*num_heads)], names, axis=1)
+    def _split(self, source: str, *sizes: int, axis: int = 1) -> list[str]:
+        """Add the split into parts of these sizes."""
+        names = [self._name() for _ in sizes]
+        self._add("Split", [source, self._constant(*sizes)], names, axis=axis)
         return names
 
     def _norm(self, source: str, weight: torch.Tensor) -> str:

@@ -19,14 +19,14 @@ import torch
 from naive_speculate.infer.device import Array
 from naive_speculate.infer.llama.blocks import floats
 from naive_speculate.infer.llama.cuda_graphs import Graphs
-from naive_speculate.infer.llama.onnx_graph import EMBEDDED, GraphBuilder, LlamaGraph
+from naive_speculate.infer.llama.onnx_graph import EMBEDDED, VALUE_PARTS, GraphBuilder, LlamaGraph
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import num_threads
 
 _POOL = Lock()
-_LOWEST = np.finfo(np.float32).min
+_SEEN, _LOWEST = np.float32(0), np.finfo(np.float32).min
 
 
 class OnnxSession:
@@ -38,7 +38,7 @@ class OnnxSession:
     def __init__(self, graph: GraphBuilder, rotary: RotaryTable, table: torch.Tensor) -> None:
         self.shape = shape = graph.shape
         windows = [window for window in shape.windows if window is not None]
-        self._masks = {"mask": None} | ({"window_mask": windows[0]} if windows else {})
+        self._windows = {"mask": None} | ({"window_mask": windows[0]} if windows else {})
         self._group = shape.num_heads // shape.num_kv_heads
         self._rotary = rotary
         self.table = table
@@ -59,6 +59,7 @@ class OnnxSession:
         not in the vocabulary."""
         cache = rows.cache
         with self._lock:
+            cache.split_values(VALUE_PARTS)
             if len(rows.indices) == 1 or rows.contiguous:
                 self._run(inputs, rows, outputs)
                 return
@@ -77,10 +78,10 @@ class OnnxSession:
         num_new = token_ids.shape[1]
         lengths = rows.lengths
         rows.cache.reserve(max(lengths) + num_new)
-        feeds = dict(inputs)
-        feeds["starts"], feeds["positions"] = np.array(lengths), rows.positions(num_new).numpy()
-        for name, window in self._masks.items():
-            feeds[name] = self._mask(rows.mask(num_new, window=window).numpy(), rows.cache.capacity)
+        feeds, capacity = dict(inputs), rows.cache.capacity
+        positions, masks = rows.host_layout(num_new, capacity, list(self._windows.values()))
+        feeds["starts"], feeds["positions"] = np.array(lengths), positions
+        feeds |= zip(self._windows, map(self._scores_added, masks), strict=True)
         feeds["logits_from"] = np.array([-outputs["logits"].shape[1]])
         feeds[EMBEDDED] = self._embedded(feeds.pop("token_ids"))
         io = self._binding(rows, tuple(outputs))
@@ -92,11 +93,12 @@ class OnnxSession:
 
     def _embedded(self, token_ids: Array) -> Array:
         """The embeddings of tokens `[b, s]`, float32 `[b, s, w]`."""
-        if int(token_ids.min()) < 0 or int(token_ids.max()) >= len(self.table):
-            raise ValueError(f"query_token_ids must be in [0, {len(self.table)})")
-        rows = self.table[torch.from_numpy(token_ids).flatten()]
-        rows = rows if rows.dtype == torch.float32 else floats(rows)
-        return rows.unflatten(0, token_ids.shape).numpy()
+        table = self.table
+        if token_ids.min() < 0 or token_ids.max() >= len(table):
+            raise ValueError(f"query_token_ids must be in [0, {len(table)})")
+        if table.dtype == torch.float32:
+            return table.numpy()[token_ids]
+        return floats(table[torch.from_numpy(token_ids)]).numpy()
 
     def _binding(self, rows: CacheRows, outputs: tuple[str, ...]) -> Any:
         """A binding to the rows' buffers and the tables, made again when these are replaced."""
@@ -116,19 +118,19 @@ class OnnxSession:
         covered = slice(rows.indices[0], rows.indices[-1] + 1)
         for index, state in enumerate(cache.buffers()):
             for kind, buffer in (("key", state.keys), ("value", state.values)):
-                _bind_array(io.bind_input, f"past_{kind}_{index}", buffer[covered].numpy())
-                _bind_array(io.bind_output, f"present_{kind}_{index}", buffer[covered].numpy())
+                part = buffer[covered].numpy()
+                parts = 1 if kind == "key" else VALUE_PARTS
+                part = part.reshape(len(part), -1, parts, *part.shape[2:])
+                _bind_array(io.bind_input, f"past_{kind}_{index}", part)
+                _bind_array(io.bind_output, f"present_{kind}_{index}", part)
         return io
 
-    def _mask(self, visible: Array, capacity: int) -> Array:
-        """What is added to the scores of each row of queries, float32 `[b, 1, q, capacity]`, from
-        the keys that each may attend to, bool `[b, 1, q, num_keys]`: see
-        `GraphBuilder._rows_of_queries`."""
-        mask = np.full((*visible.shape[:-1], capacity), _LOWEST)
-        mask[..., : visible.shape[-1]][visible] = 0
-        if self._group == 1:
-            return np.concatenate([mask, mask[:, :, -1:]], axis=2)
-        return np.tile(mask, (1, 1, self._group, 1))
+    def _scores_added(self, mask: Array) -> Array:
+        """What is added to the scores of each row of queries, float32 `[b, 1, 1, q, capacity]`,
+        from the keys that each may attend to: see `GraphBuilder._rows_of_queries`."""
+        added = np.where(mask, _SEEN, _LOWEST)[:, None]
+        again = [added[..., -1:, :]] if self._group == 1 else [added] * (self._group - 1)
+        return np.concatenate([added, *again], axis=3)
 
 
 class OnnxLlama(OnnxSession):
