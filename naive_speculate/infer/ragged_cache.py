@@ -242,8 +242,8 @@ class RaggedKVCache(BatchCache):
 
     def split_values(self, parts: int) -> None:
         """Store each value as so many parts, as if each were of a head of its own: `[batch_size,
-        num_heads * parts, capacity, head_dim / parts]`. A forward may have more threads than
-        heads, or not a multiple of either."""
+        num_heads * parts, capacity, head_dim / parts]`: threads share many products more evenly
+        than few."""
         if parts != self._parts:
             with torch.inference_mode(mode=False):  # see `_replace`
                 whole = [_join(values, self._parts) for values in self._values]
@@ -360,8 +360,8 @@ class CacheRows(Rows["RaggedKVCache"]):
     def host_layout(
         self, num_new: int, num_keys: int, windows: Sequence[int | None]
     ) -> tuple[Array, list[Array]]:
-        """`positions`, and for each window a `mask` of so many keys, as arrays. Tensors cost a
-        short forward on the CPU more time than all that it does besides."""
+        """`positions`, and for each window a `mask` of so many keys, as arrays: on the CPU they
+        take less than half of the time that tensors take."""
         positions = np.array(self.lengths)[:, None] + np.arange(num_new)
         keys = np.arange(num_keys)
         return positions, [causal_mask(positions, keys, window) for window in windows]

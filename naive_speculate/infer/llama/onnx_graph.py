@@ -29,7 +29,9 @@ ORT = "com.microsoft"
 _LAST = 2**63 - 1
 _value = helper.make_tensor_value_info
 EMBEDDED = "embedded"  # name of the input with the tokens' embeddings
-VALUE_PARTS = 2  # so many products of weights and values per key head, for an odd number of heads
+# So many products of weights and values per key head: two threads share six products evenly, not
+# three.
+VALUE_PARTS = 2
 
 
 class GraphBuilder:
