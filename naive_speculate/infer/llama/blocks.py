@@ -8,7 +8,10 @@ scale, float32 in 4 bytes. So matrices in blocks are joined, cut and permuted by
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+
+from naive_speculate.infer.device import Array
 
 BLOCK = 32  # numbers that share a scale
 _SCALE = 4  # bytes of a scale
@@ -73,9 +76,18 @@ def numbers_and_scales(blocks: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 def floats(matrix: torch.Tensor) -> torch.Tensor:
     """The numbers of blocks `[..., bytes]`, float32 `[..., 32 * blocks]`; a matrix that is not in
     blocks itself."""
-    if not is_in_blocks(matrix):
-        return matrix
-    numbers, scales = numbers_and_scales(matrix)
-    if (bits := bits_of(matrix)) == 4:
-        numbers = torch.stack([numbers & 15, numbers >> 4], dim=-1).flatten(-2)
-    return ((numbers.float() - 2 ** (bits - 1)) * scales[..., None]).flatten(-2)
+    return torch.from_numpy(float_rows(matrix.numpy())) if is_in_blocks(matrix) else matrix
+
+
+def float_rows(rows: Array) -> Array:
+    """Like `floats`, of an array: for a few rows NumPy takes a third of the time that torch
+    takes."""
+    if rows.dtype != np.uint8:
+        return rows
+    numbers, scales = rows[..., :-_SCALE], rows[..., -_SCALE:]
+    bits = numbers.shape[-1] * 8 // BLOCK
+    if bits == 4:
+        numbers = np.stack([numbers & 15, numbers >> 4], axis=-1)
+        numbers = numbers.reshape(*rows.shape[:-1], BLOCK)
+    scaled = (numbers.astype(np.float32) - 2 ** (bits - 1)) * scales.copy().view(np.float32)
+    return scaled.reshape(*rows.shape[:-2], -1)

@@ -17,7 +17,7 @@ import onnxruntime
 import torch
 
 from naive_speculate.infer.device import Array
-from naive_speculate.infer.llama.blocks import floats
+from naive_speculate.infer.llama.blocks import float_rows
 from naive_speculate.infer.llama.cuda_graphs import Graphs
 from naive_speculate.infer.llama.onnx_graph import EMBEDDED, VALUE_PARTS, GraphBuilder, LlamaGraph
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
@@ -96,9 +96,7 @@ class OnnxSession:
         table = self.table
         if token_ids.min() < 0 or token_ids.max() >= len(table):
             raise ValueError(f"query_token_ids must be in [0, {len(table)})")
-        if table.dtype == torch.float32:
-            return table.numpy()[token_ids]
-        return floats(table[torch.from_numpy(token_ids)]).numpy()
+        return float_rows(table.numpy()[token_ids])
 
     def _binding(self, rows: CacheRows, outputs: tuple[str, ...]) -> Any:
         """A binding to the rows' buffers and the tables, made again when these are replaced."""
