@@ -371,7 +371,8 @@ class CacheRows(Rows["RaggedKVCache"]):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store a layer's new keys and values, `[rows, num_heads, num_new, head_dim]`, after
         each row's end; the end does not move. Returns all to attend to, `[rows, num_heads,
-        longest + num_new, head_dim]`; views of the buffers where the rows are consecutive."""
+        longest + num_new, head_dim]`; where the rows are consecutive, keys and unsplit values are
+        views of the buffers."""
         lengths, num_new, parts = self.lengths, keys.shape[2], self.cache.value_parts
         end = max(lengths) + num_new
         self.cache.reserve(end)
@@ -477,6 +478,7 @@ class DynamicKVCache(RaggedKVCache):
             batch_size is not None and not self.get_num_tokens()
         ):  # new, rolled back, or its first forward has failed
             self.lengths, self._keys, self._values = [0] * batch_size, [], []
+            self._parts = 1
             self.version += 1
             self.checked_for = None
         return super().all_rows()

@@ -3,15 +3,20 @@ pass or in many, in a batch or alone, whatever the cache's size."""
 
 import pytest
 import torch
+from transformers import LlamaConfig
 
 from naive_speculate import load_pair
 from naive_speculate.infer.llama.blocks import Rounding
 from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.ragged_cache import RaggedKVCache
-from tests.infer.llamas import FAMILIES, random_model, tokens
+from tests.infer.llamas import FAMILIES, SHAPE, random_model, tokens
 
-SMALL = ("llama tied", "llama all heads", "llama narrow heads", "mistral window", "qwen3")
+NAMES = ("llama tied", "llama all heads", "llama narrow heads", "mistral window", "qwen3")
+SMALL = {name: FAMILIES[name] for name in NAMES} | {
+    "heads of 2 numbers": lambda: LlamaConfig(**SHAPE, head_dim=2),
+    "heads of 6 numbers": lambda: LlamaConfig(**SHAPE, head_dim=6),
+}
 WIDTHS = range(2, 18)
 BITS = {"float32": None, "int8": 8}
 
@@ -23,7 +28,7 @@ def bits(request):
 
 @pytest.fixture(scope="module", params=SMALL)
 def model(request, bits):
-    config = FAMILIES[request.param]()
+    config = SMALL[request.param]()
     config.intermediate_size, config.max_position_embeddings = 96, 2000
     return LlamaLanguageModel.from_transformers(
         random_model(config), "onnx", bits and Rounding(bits)

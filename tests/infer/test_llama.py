@@ -153,6 +153,16 @@ def test_a_ragged_cache_serves_one_model_after_another(llama):
         torch.testing.assert_close(logits[0], expected, rtol=0, atol=TOLERANCE)
 
 
+def test_a_plain_cache_that_is_cropped_to_nothing_takes_values_of_any_width(llama):
+    """Even of a width that cannot be halved, as the model before did with its own."""
+    cache = DynamicKVCache()
+    llama.forward(tokens(2, 5), cache)
+    cache.crop(5)
+    values = torch.randn(1, 4, 3, 5)
+    cache.update([KVState(values, values)])
+    assert torch.equal(cache.get_kv_states()[0].values, values)
+
+
 def test_what_a_forward_returned_stays_as_it_was_when_the_model_runs_again(llama):
     cache, query = llama.new_cache(1), tokens(1, 4)
     for _ in range(3):  # windows are captured the second time

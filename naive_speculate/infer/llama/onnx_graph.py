@@ -29,9 +29,6 @@ ORT = "com.microsoft"
 _LAST = 2**63 - 1
 _value = helper.make_tensor_value_info
 EMBEDDED = "embedded"  # name of the input with the tokens' embeddings
-# So many products of weights and values per key head: two threads share six products evenly, not
-# three.
-VALUE_PARTS = 2
 
 
 class GraphBuilder:
@@ -43,6 +40,9 @@ class GraphBuilder:
     def __init__(self, shape: LlamaShape) -> None:
         self.shape = shape
         self._group = shape.num_heads // shape.num_kv_heads  # heads that share keys
+        # products of weights and values per key head: with two of them, two threads share the work
+        # of an odd number of heads; none has a single column
+        self.value_parts = 2 if shape.head_dim > 2 else 1
         self.initializers: dict[str, torch.Tensor] = {}
         self._constants: dict[str, onnx.TensorProto] = {}
         self._nodes: list[onnx.NodeProto] = []
@@ -59,7 +59,7 @@ class GraphBuilder:
         masks = ["mask", "window_mask"] if any(shape.windows) else ["mask"]
         past: dict[str, list[int | str]] = {
             kind: ["b", shape.num_kv_heads, parts, "c", shape.head_dim // parts]
-            for kind, parts in (("key", 1), ("value", VALUE_PARTS))
+            for kind, parts in (("key", 1), ("value", self.value_parts))
         }
         inputs = [
             _value(EMBEDDED, TensorProto.FLOAT, ["b", "s", "w"]),
@@ -133,14 +133,14 @@ class GraphBuilder:
 
     def _attention(self, index: int, layer: LlamaLayer, normed: str) -> str:
         """Add the attention over the cache, to which new keys and values are written."""
-        shape, group, part = self.shape, self._group, self.shape.head_dim // VALUE_PARTS
+        shape, group, part = self.shape, self._group, self.shape.head_dim // self.value_parts
         order, num_values = self._by_key_head(), shape.num_kv_heads * shape.head_dim
         bias = None if layer.qkv_bias is None else layer.qkv_bias[order]
         projected = self._linear(normed, layer.qkv[order], bias)
         both, values = self._split(projected, len(order) - num_values, num_values, axis=2)
         both = self._by_head(self._rotated(both, layer), group + 1, shape.head_dim)
         queries, keys = self._split(both, group, 1, axis=2)
-        values = self._by_head(values, VALUE_PARTS, part)
+        values = self._by_head(values, self.value_parts, part)
         for kind, new in (("key", keys), ("value", values)):
             inputs = [f"past_{kind}_{index}", new, "starts"]
             self._add("TensorScatter", inputs, [f"present_{kind}_{index}"], axis=3)
@@ -149,7 +149,7 @@ class GraphBuilder:
         attended = self._weighted(self._rows_of_queries(queries), keys, values, mask)
         if group == 1:
             attended = self._slice(attended, 0, -1, axis=3)
-        by_query = self._constant(0, shape.num_kv_heads, VALUE_PARTS, group, -1, part)
+        by_query = self._constant(0, shape.num_kv_heads, self.value_parts, group, -1, part)
         attended = self._add("Reshape", [attended, by_query])
         attended = self._add("Transpose", [attended], perm=[0, 4, 1, 3, 2, 5])
         return self._add("Reshape", [attended, self._constant(0, 0, -1)])

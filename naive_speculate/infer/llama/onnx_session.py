@@ -19,7 +19,7 @@ import torch
 from naive_speculate.infer.device import Array
 from naive_speculate.infer.llama.blocks import float_rows
 from naive_speculate.infer.llama.cuda_graphs import Graphs
-from naive_speculate.infer.llama.onnx_graph import EMBEDDED, VALUE_PARTS, GraphBuilder, LlamaGraph
+from naive_speculate.infer.llama.onnx_graph import EMBEDDED, GraphBuilder, LlamaGraph
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
@@ -40,6 +40,7 @@ class OnnxSession:
         windows = [window for window in shape.windows if window is not None]
         self._windows = {"mask": None} | ({"window_mask": windows[0]} if windows else {})
         self._group = shape.num_heads // shape.num_kv_heads
+        self._value_parts = graph.value_parts
         self._rotary = rotary
         self.table = table
         self._session = _session(graph)
@@ -59,7 +60,7 @@ class OnnxSession:
         not in the vocabulary."""
         cache = rows.cache
         with self._lock:
-            cache.split_values(VALUE_PARTS)
+            cache.split_values(self._value_parts)
             if len(rows.indices) == 1 or rows.contiguous:
                 self._run(inputs, rows, outputs)
                 return
@@ -117,7 +118,7 @@ class OnnxSession:
         for index, state in enumerate(cache.buffers()):
             for kind, buffer in (("key", state.keys), ("value", state.values)):
                 part = buffer[covered].numpy()
-                parts = 1 if kind == "key" else VALUE_PARTS
+                parts = 1 if kind == "key" else self._value_parts
                 part = part.reshape(len(part), -1, parts, *part.shape[2:])
                 _bind_array(io.bind_input, f"past_{kind}_{index}", part)
                 _bind_array(io.bind_output, f"present_{kind}_{index}", part)
