@@ -12,18 +12,12 @@ from typing import Any
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
 from naive_speculate.events.steps import Step, step_at
 from naive_speculate.events.trace import Trace
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, ModelDrafter
+from naive_speculate.speculate.draft.copying import CopyingDrafter
 from naive_speculate.speculate.verify import VerifyStrategy
 from ui.labels import LEAST, apart, count, number, visible
 
 NO_NUMBERS = "This run recorded no probabilities, so the reason for the verdict is unknown."
-COPYING = ("suffix", "prompt_lookup")
-PROPOSERS = {
-    "head": "draft head",
-    "suffix+head": "draft head",
-    "block": "block drafter",
-    "mtp": "MTP layer",
-    "assistant": "assistant",
-}
 NOT_YET = "The target has not judged it yet."
 LOSSY = "This rule is lossy: it trades the target's exact distribution for more accepted tokens."
 
@@ -121,7 +115,8 @@ def _proposal(case: Case) -> str:
         return f"{quoted(event)} was forced: the guide {required}."
     if _copied(case):
         return f"{quoted(event)} was copied from similar earlier text, without a model."
-    proposal = f"The {PROPOSERS.get(str(drafter), 'draft model')} proposed {quoted(event)}"
+    model = DRAFTERS.get(str(drafter).removeprefix("suffix+"), ModelDrafter).phrase
+    proposal = f"{model[0].upper()}{model[1:]} proposed {quoted(event)}"
     if event.draft_prob is None:
         return f"{proposal}."
     return f"{proposal} with probability {number(event.draft_prob)}."
@@ -129,11 +124,15 @@ def _proposal(case: Case) -> str:
 
 def _copied(case: Case) -> bool:
     """Whether the token was copied. If a head may have drafted it, the proposed event says so."""
-    return case.settings.get("drafter") in COPYING or any(
+    return _copies(case.settings.get("drafter")) or any(
         draft.copied_from is not None
         for draft in case.step.drafts
         if draft.index == case.event.index
     )
+
+
+def _copies(drafter: object) -> bool:
+    return issubclass(DRAFTERS.get(str(drafter), BatchDrafter), CopyingDrafter)
 
 
 def _verdict_alone(case: Case) -> str:

@@ -30,15 +30,6 @@ from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
 
 DECODING = "decoding"  # the concurrency id of decoding calls in Gradio's queue
-NEEDS = {
-    "model": "draft",
-    "head": "head",
-    "block": "block",
-    "mtp": "mtp",
-    "assistant": "assistant",
-    "suffix+head": "head",
-}
-"""Which of a pair's models a drafter uses."""
 # most draft tokens per step: with 64, one row makes tokens of the other rows five times slower
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
@@ -72,7 +63,8 @@ class ServedPair:
     @property
     def drafters(self) -> list[str]:
         """The registered drafters that this pair can use."""
-        return [name for name in DRAFTERS if NEEDS.get(name, "target") in self.engine.about.models]
+        models = self.engine.about.models
+        return [name for name in DRAFTERS if DRAFTERS[name].role in models]
 
     @property
     def drawing(self) -> str:
