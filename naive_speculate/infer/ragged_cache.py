@@ -163,7 +163,7 @@ class RaggedKVCache(BatchCache):
         self.lengths: list[int] = [0] * batch_size
         self._step = step
         self.capacity = step
-        self._parts = 1  # of each value
+        self.value_parts = 1  # how many parts each value has in the buffers
         self.version = 0  # counts replacements of buffers, for users of their addresses
         self.checked_for: Any = None  # whose forward the buffers are known to fit
 
@@ -244,11 +244,11 @@ class RaggedKVCache(BatchCache):
         """Store each value as so many parts, as if each were of a head of its own: `[batch_size,
         num_heads * parts, capacity, head_dim / parts]`. A forward may have more threads than
         heads, or not a multiple of either."""
-        if parts != self._parts:
+        if parts != self.value_parts:
             with torch.inference_mode(mode=False):  # see `_replace`
-                whole = [_join(values, self._parts) for values in self._values]
+                whole = [_join(values, self.value_parts) for values in self._values]
                 self._values = [_split(values, parts).contiguous() for values in whole]
-            self._parts = parts
+            self.value_parts = parts
             self.version += 1
 
     def layer(
@@ -259,7 +259,7 @@ class RaggedKVCache(BatchCache):
         if len(self._keys) <= index:
             with torch.inference_mode(mode=False):
                 while len(self._keys) <= index:
-                    of_values = _split(values, self._parts)
+                    of_values = _split(values, self.value_parts)
                     for buffers, like in ((self._keys, keys), (self._values, of_values)):
                         shape = (len(self.lengths), like.shape[1], self.capacity, like.shape[3])
                         buffers.append(torch.zeros(shape, dtype=like.dtype, device=like.device))
@@ -286,11 +286,6 @@ class RaggedKVCache(BatchCache):
     def buffers(self) -> list[KVState]:
         """The whole buffers, one entry per layer."""
         return [KVState(*pair) for pair in zip(self._keys, self._values, strict=True)]
-
-    @property
-    def value_parts(self) -> int:
-        """How many parts each value has in the buffers."""
-        return self._parts
 
     @property
     def num_layers(self) -> int:

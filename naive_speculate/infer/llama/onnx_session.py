@@ -59,7 +59,8 @@ class OnnxSession:
         not in the vocabulary."""
         cache = rows.cache
         with self._lock:
-            cache.split_values(VALUE_PARTS)
+            if cache.value_parts != VALUE_PARTS:  # rarely
+                cache.split_values(VALUE_PARTS)
             if len(rows.indices) == 1 or rows.contiguous:
                 self._run(inputs, rows, outputs)
                 return
