@@ -8,10 +8,9 @@ keys is not enough: a zero key still gets softmax weight.)
 - `BatchCache` is the interface of a cache that sequences share, each with a row of its own.
 - `Rows` is a view of some rows of any such cache, for the forwards of a step.
 - `RaggedKVCache` holds keys and values of rows of different lengths, in one buffer per layer.
-- `CacheRows` is a view of some of its rows, and a `KVCache`.
+- `CacheRows` is a view of some of its rows, and a `KVCache`; also of a copy of another one.
 - `TreeRows` is a view of one of its rows whose new tokens are the nodes of a tree.
 - `DynamicKVCache` is a `KVCache` with equally long rows, as many as the first update has.
-- `CopiedRows` have the states of a `KVCache` of another class.
 """
 
 from abc import ABC, abstractmethod
@@ -309,11 +308,13 @@ class CacheRows(Rows["RaggedKVCache"]):
     """
 
     branches = False  # whether tokens do not attend to all before them: see `TreeRows`
+    copied: KVCache | None = None  # whose states these rows have
 
     @staticmethod
     def of(kv_cache: Any, batch_size: int) -> "CacheRows":
         """The rows of a cache, for a forward. The states of a `KVCache` of another class are
-        copied. Raises `ValueError` if it is no cache, or has another number of rows."""
+        copied, and `advance` gives it the new ones. Raises `ValueError` if it is no cache, or has
+        another number of rows."""
         if isinstance(kv_cache, CacheRows):
             rows = kv_cache
         elif isinstance(kv_cache, DynamicKVCache):
@@ -321,13 +322,22 @@ class CacheRows(Rows["RaggedKVCache"]):
         elif isinstance(kv_cache, RaggedKVCache):
             rows = kv_cache.all_rows()
         elif isinstance(kv_cache, KVCache):
-            rows = CopiedRows(kv_cache, batch_size)
+            rows = CacheRows._copy(kv_cache, batch_size)
         else:
             raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")
         if len(rows.indices) != batch_size:
             raise ValueError(
                 f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}"
             )
+        return rows
+
+    @staticmethod
+    def _copy(kv_cache: KVCache, batch_size: int) -> "CacheRows":
+        states = kv_cache.get_kv_states()
+        rows = RaggedKVCache(len(states[0].keys) if states else batch_size).all_rows()
+        if states:
+            rows.update(states)
+        rows.copied = kv_cache
         return rows
 
     @property
@@ -387,6 +397,14 @@ class CacheRows(Rows["RaggedKVCache"]):
         """Move every row's end past the tokens just written."""
         for row in self.indices:
             self.cache.lengths[row] += num_new
+        if self.copied is not None:
+            self.give(num_new)
+
+    def give(self, num_new: int) -> None:
+        """Give the last tokens to the cache whose states were copied, if there is one."""
+        if self.copied is not None:
+            new = [[part[:, :, -num_new:] for part in state] for state in self.get_kv_states()]
+            self.copied.update([KVState(*parts) for parts in new])
 
     def update(self, kv_states: Sequence[KVState]) -> None:
         """Append new tokens to every row (see `KVCache`)."""
@@ -485,29 +503,6 @@ class DynamicKVCache(RaggedKVCache):
         if len(rows.indices) != batch_size:
             raise ValueError(f"kv_states has {batch_size} rows, the cache has {len(rows.indices)}")
         rows.update(kv_states)
-
-
-class CopiedRows(CacheRows):
-    """Rows with the states of a `KVCache` of another class, to which they give the new ones."""
-
-    def __init__(self, kv_cache: KVCache, batch_size: int) -> None:
-        self._kv_cache, states = kv_cache, kv_cache.get_kv_states()
-        cache = RaggedKVCache(len(states[0].keys) if states else batch_size)
-        super().__init__(cache, range(len(cache.lengths)))
-        if states:
-            cache.update(states)
-
-    def advance(self, num_new: int) -> None:
-        """See `CacheRows.advance`."""
-        super().advance(num_new)
-        self.give(num_new)
-
-    def give(self, num_new: int) -> None:
-        """Give the last tokens to the cache that was copied."""
-        states = [
-            (s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in self.get_kv_states()
-        ]
-        self._kv_cache.update([KVState(keys, values) for keys, values in states])
 
 
 def _split(values: torch.Tensor, parts: int) -> torch.Tensor:
