@@ -26,7 +26,7 @@ def admitted(
     **options: object,
 ) -> SequenceState:
     """A row that has joined the batch."""
-    run = decoder.prepare(Request(prompt, params, **options), cancel)  # type: ignore[arg-type]
+    run = decoder.prepare(Request(prompt, params, **options), cancel)
     batch.admit(run.rows)
     return run.rows[0]
 
@@ -56,11 +56,11 @@ def same_alone(
     **options: object,
 ) -> list[GenerationResult]:
     """The results of a batch, whose rows are what they are alone, whatever is observed of them."""
-    together = decoder.generate(prompts, params, **options)  # type: ignore[arg-type]
+    together = decoder.generate(prompts, params, **options)
     options = {"detail": "none"} | options
     each = params if isinstance(params, list) else [params] * len(prompts)
     for prompt, own, found in zip(prompts, each, together, strict=True):
-        assert found.token_ids == decoder.generate(prompt, own, **options).token_ids  # type: ignore[arg-type]
+        assert found.token_ids == decoder.generate(prompt, own, **options).token_ids
     return together
 
 
@@ -72,8 +72,8 @@ def same_as_plain(
     **options: object,
 ) -> GenerationResult:
     """A run with drafts whose tokens are those of plain decoding."""
-    found = decoder.generate(prompt, params, **options)  # type: ignore[arg-type]
-    plain = decoder.generate(prompt, params, num_draft_tokens=0, detail="none")  # type: ignore[arg-type]
+    found = decoder.generate(prompt, params, **options)
+    plain = decoder.generate(prompt, params, num_draft_tokens=0, detail="none")
     assert found.token_ids == plain.token_ids
     assert not drafts or found.metrics.num_draft_tokens > 0
     return found
