@@ -16,6 +16,7 @@ from naive_speculate.serving.protocol import Deliver, Reader
 from naive_speculate.serving.visit import Observer, Visit
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
+from naive_speculate.text import one_line
 from ui.checks import MAX_DRAFT_TOKENS, RANGES, out_of_range
 from ui.host.configuration import (
     MAX_TOKENS,
@@ -192,7 +193,7 @@ class Catalog:
                 if not engine.on_demand:
                     engine.load_decoder()
             except Exception as error:
-                self.missing[name] = _in_a_line(error)
+                self.missing[name] = one_line(error, None)
                 self.pairs = {
                     other: served for other, served in self.pairs.items() if other != name
                 }
@@ -320,7 +321,7 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         except Exception as error:
             if not late:
                 raise
-            catalog.missing[choice.name] = _in_a_line(error)
+            catalog.missing[choice.name] = one_line(error, None)
             continue
         # Without a GPU outside runs, nothing can be warmed up or measured.
         catalog.pairs[choice.name] = _served(
@@ -329,10 +330,6 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         if late and isinstance(engine, LocalEngine):
             catalog.deferred[choice.name] = engine
     return catalog
-
-
-def _in_a_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def expected(known: KnownPair | None, capacity: int) -> About:
