@@ -2,11 +2,11 @@
 equal."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
-from naive_speculate import EventKind, GenerationResult, SamplingParams, SpeculativeDecoder
+from naive_speculate import GenerationResult, SamplingParams, SpeculativeDecoder
 from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.events.steps import steps
 from naive_speculate.sampling.words import WordList
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.request import Request
@@ -40,13 +40,10 @@ def finish(batch: Batch, rows: Sequence[SequenceState]) -> None:
 def windows(events: Iterable[Any], prompt: Sequence[int]) -> Iterator[tuple[list[int], list[Any]]]:
     """All tokens before each window of a run, and the window's proposed events."""
     text = list(prompt)
-    for _, step in groupby(
-        (event for event in events if event.step is not None), key=lambda event: event.step
-    ):
-        happened = list(step)
-        if proposed := [event for event in happened if event.kind == EventKind.PROPOSED]:
-            yield list(text), proposed
-        text += [event.token_id for event in happened if event.kind in OUTPUT_KINDS]
+    for step in steps(events):
+        if step.drafts:
+            yield list(text), step.drafts
+        text += [event.token_id for event in step.events if event.kind in OUTPUT_KINDS]
 
 
 def same_alone(
