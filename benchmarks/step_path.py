@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -49,7 +50,7 @@ def path_of(run: Callable[[int], int]) -> tuple[Counter[tuple[str, str]], int, s
     """The path of one step of runs over so many tokens: calls by function in all further steps of
     the long run, the number of these steps, the files of each step, and its changes of file."""
     run(SHORT)
-    (short, few), (long, many) = (calls_of(lambda n=n: run(n)) for n in (SHORT, LONG))  # type: ignore[misc]
+    (short, few), (long, many) = (calls_of(partial(run, n)) for n in (SHORT, LONG))
     steps = many - few
     (counts := Counter(long)).subtract(short)
     by_file = Counter[str]()

@@ -12,6 +12,7 @@ from rich.text import Text
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, Logprob
 from naive_speculate.events.expected import draft_sampling_rates, expected_acceptance
 from naive_speculate.events.spans import LEGEND, Span, legend, prompt_spans, token_span
+from naive_speculate.events.steps import steps
 from naive_speculate.palette import PROMPT
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.tables import Output
@@ -80,13 +81,11 @@ class TerminalView:
 
     def _copies(self) -> None:
         """The text, with the sources of accepted copied tokens underlined."""
-        drafted = {
-            (event.step, event.index): event.copied_from
-            for event in self._events
-            if event.kind == EventKind.PROPOSED
-        }
-        accepted = (event for event in self._events if event.kind == EventKind.ACCEPTED)
-        sources = {drafted.get((event.step, event.index)) for event in accepted} - {None}
+        sources = {
+            draft.copied_from
+            for step in steps(self._events)
+            for draft in step.drafts[: step.num_accepted]
+        } - {None}
         if sources:
             texts = list(self._events[0].prompt_texts or [])
             texts += [event.text or "" for event in self._events if event.kind in OUTPUT_KINDS]

@@ -246,6 +246,13 @@ class StopStrings:
         )
 
 
+def one_line(error: Exception, limit: int | None = 300) -> str:
+    """An error's message in one line of at most so many characters."""
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is missing"
+    return " ".join(str(error).split())[:limit] or type(error).__name__
+
+
 def visible(text: str | None, limit: int = MAX_LABEL) -> str:
     """The text with visible signs for invisible characters, cut to `limit`.
 

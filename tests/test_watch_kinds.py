@@ -16,9 +16,9 @@ from transformers import (
     WatermarkingConfig,
 )
 
-from naive_speculate import EventKind, Trace, watch
-from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate import watch
 from tests.gemmas import made, sharing_layers
+from tests.test_watching import steps_of
 from tests.tiny import tiny_llama
 from tests.tokenizers_of_tests import byte_level
 from ui.run.recorded import opened
@@ -82,17 +82,6 @@ def kind(request):
 
 def options_of(kind: Kind, way: str) -> dict[str, Any]:
     return {"max_new_tokens": 14, "pad_token_id": 0} | kind.options | kind.ways[way]
-
-
-def steps_of(trace: Trace) -> list[tuple[list[int], int, list[int]]]:
-    """Draft tokens, number of accepted ones, and output of each step with drafts."""
-    found = []
-    for step in (event for event in trace if event.kind == EventKind.STEP):
-        events = [event for event in trace if event.step == step.step]
-        drafts = [event.token_id for event in events if event.kind == EventKind.PROPOSED]
-        tokens = [event.token_id for event in events if event.kind in OUTPUT_KINDS]
-        found += [(drafts, step.num_accepted, tokens)] if drafts else []
-    return found
 
 
 @pytest.mark.parametrize("way", WAYS)

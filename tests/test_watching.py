@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, GenerationConfig
 from naive_speculate import EventKind, Trace, watch
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.events.metrics import summarize
+from naive_speculate.events.steps import steps
 from tests.tiny import save_model, tiny_llama
 from tests.tokenizers_of_tests import byte_level
 from ui.run.recorded import opened
@@ -57,6 +58,19 @@ def plainly(target, draft, name: str, seed: int) -> list[int]:
     ].tolist()
 
 
+def steps_of(trace: Trace) -> list[tuple[list[int], int, list[int]]]:
+    """Draft tokens, number of accepted ones, and output of each step with drafts."""
+    return [
+        (
+            [draft.token_id for draft in step.drafts],
+            step.end.num_accepted,
+            [event.token_id for event in step.events if event.kind in OUTPUT_KINDS],
+        )
+        for step in steps(trace)
+        if step.drafts
+    ]
+
+
 def watched(target, draft, name: str, seed: int, **more) -> Trace:
     options = options_of(name, draft) | more
     return watch(target, options.pop("assistant_model", None), PROMPT, seed=seed, **options)
@@ -77,12 +91,7 @@ def test_tokens_and_verdicts_are_those_of_plain_generate(models, name, monkeypat
     trace = watched(*models, name, 3)
     assert trace.token_ids == expected
     assert trace.finished.finish_reason == "length"
-    seen = []
-    for step in (event for event in trace if event.kind == EventKind.STEP):
-        events = [event for event in trace if event.step == step.step]
-        drafts = [event.token_id for event in events if event.kind == EventKind.PROPOSED]
-        tokens = [event.token_id for event in events if event.kind in OUTPUT_KINDS]
-        seen += [(drafts, step.num_accepted, tokens)] if drafts else []
+    seen = steps_of(trace)
     if name in ("sampled", "warped"):  # the others are compared with the target's choices
         assert seen == said
         assert {kept for _, kept, _ in seen} > {0}

@@ -10,10 +10,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RETIRED = re.compile(
-    r"\b(guess(es|ed|ing)?|told|tells?|knows|(?<!look-)behind|beside|(some|any|no)body|whoever|dice|sooner|anew|such"
-    r" an? one|"
-    r"(the|a) large one|asked for|(has|have) gone|(tokens|drafts|runs|events) an?"
-    r" (second|step|run|row|round))\b",
+    r"\b(guess(es|ed|ing)?|told|tells?|knows|(?<!look-)behind|beside|(some|any|no)body|whoever|dice"
+    r"|sooner|anew|such an? one|(the|a) large one|asked for|(has|have) gone"
+    r"|(tokens|drafts|runs|events) an? (second|step|run|row|round))\b",
     re.IGNORECASE,
 )
 PLACES = [

@@ -5,7 +5,6 @@ import { make } from "./dom.js";
 import { percent, whole } from "./format.js";
 
 const COPIED = "Choose a draft token: a bar marks the text from which its step was copied.";
-const COPYING = new Set(["suffix", "suffix+head", "prompt_lookup"]);
 const MOST_LAYERS = 160; // a loaded trace may claim what it likes
 const LIST = new Intl.ListFormat("en-GB"); // a, b and c
 const MOST_SHOWN = 60; // characters of a guide
@@ -29,9 +28,9 @@ export class Drafter {
     this.tokens = prompt.map((flow) => ({ flow }));
     this.before = prompt.length;
     const { drafter, num_draft_tokens: k } = started.settings || {};
-    const [title, about] = Object.hasOwn(this.names, drafter) ? this.names[drafter] : [];
+    const { title, about, copies } = Object.hasOwn(this.names, drafter) ? this.names[drafter] : {};
     const more = [
-      ...(COPYING.has(drafter) ? [make("p", "", COPIED)] : []),
+      ...(copies ? [make("p", "", COPIED)] : []),
       ...(started.head_layers?.length ? layersRead(started) : []),
       ...(started.vocabularies ? [shared(started.vocabularies)] : []),
     ];

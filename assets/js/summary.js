@@ -85,16 +85,6 @@ export function otherWay({ rounds, started }) {
 
 export const summaries = new Channel();
 
-const DRAFTERS = new Map([
-  ["suffix", "Suffix decoding"],
-  ["prompt_lookup", "Prompt lookup"],
-  ["suffix+head", "Suffix decoding with a draft head"],
-  ["head", "A draft head on the target"],
-  ["block", "A block drafter on the target"],
-  ["mtp", "The target's own MTP layer"],
-  ["assistant", "An assistant on the target"],
-]);
-
 const DISTURBED = "Other programs disturbed the measurement: it gave more than the tokens per target pass allow.";
 const OF_TREE = "Each node of a tree counts as one draft token: a step accepts at most one path, rejects the candidates compared on the way, and discards the rest.";
 
@@ -102,9 +92,10 @@ export function mountHeadline({ element, measure }) {
   const sentence = element.querySelector(".ns-sentence");
   const tiles = [...element.querySelectorAll(".ns-tiles dd")];
   const again = element.querySelector("[data-measure]");
+  const drafters = JSON.parse(element.querySelector(".ns-drafter").dataset.drafters);
   again.addEventListener("click", measure);
   summaries.follow((run) => {
-    sentence.replaceChildren(...said(run));
+    sentence.replaceChildren(...said(run, drafters));
     numbers(run).forEach(([value, note], n) => {
       const [figure, range] = value.split(" (");
       tiles[n].querySelector("b").replaceChildren(figure, ...(range ? [" ", make("small", "", `(${range}`)] : []));
@@ -142,13 +133,14 @@ function waiting(unmeasured, rounds) {
 }
 
 // Pieces of the sentence: text, and nodes.
-export function said({ sums, rounds, started, finished, live }) {
+export function said({ sums, rounds, started, finished, live }, drafters = {}) {
   if (!rounds.length) return finished ? ["Nothing was decoded.", cutShort(finished)] : ["Processing the prompt and drafting the first step."];
   const [written, passes] = [count(sums.tokens, "token"), count(rounds.length, "pass", "passes")];
-  const opened = (text) => live ? text : `In this recorded run, ${text[0].toLowerCase()}${text.slice(1)}`;
-  const drafter = DRAFTERS.get(started.settings?.drafter) || "A small draft model";
+  const opened = (text) => live ? `${text[0].toUpperCase()}${text.slice(1)}` : `In this recorded run, ${text}`;
+  const name = started.settings?.drafter;
+  const drafter = Object.hasOwn(drafters, name) ? drafters[name].phrase : "the draft model";
   if (!sums.drafted) {
-    const plain = started.settings?.num_draft_tokens ? `${drafter} proposed nothing` : "Plain decoding";
+    const plain = started.settings?.num_draft_tokens ? `${drafter} proposed nothing` : "plain decoding";
     return [opened(`${plain}: the target model wrote ${written} in ${passes}, one token per pass.`), cutShort(finished)];
   }
   return [

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from unicodedata import east_asian_width
 
-from naive_speculate.events.event import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind, TreeNode
+from naive_speculate.events.event import (
+    OUTPUT_KINDS,
+    TARGET_KINDS,
+    TOKEN_KINDS,
+    Event,
+    EventKind,
+    TreeNode,
+)
+from naive_speculate.events.steps import Step
 from naive_speculate.palette import LIGHT, STYLES
 from naive_speculate.text import visible
 
@@ -29,8 +37,6 @@ _NAMED = {
 }
 _USUAL = {"top_p": 1.0, "drafter": "model"}  # defaults, not shown
 _DASHES = {"dotted": "1.5 2.5", "dashed": "5 3"}
-_NEXT = (EventKind.RESAMPLED, EventKind.BONUS)
-_FATES = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,9 @@ def step_svg(
             f"step must be the number of a step with tokens, got {step!r:.80} for row {row!r:.80}"
         )
     started = next((event for event in own if event.kind == EventKind.STARTED), None)
-    end = next((e for e in own if e.kind == EventKind.STEP and e.step == step), None)
-    drawing = _Drawing(LAYOUTS[layout], paint or _on_white, _columns(tokens, end))
+    end = [event for event in own if event.step == step and event.kind == EventKind.STEP]
+    columns = _columns(Step(step, [*tokens, *end]))
+    drawing = _Drawing(LAYOUTS[layout], paint or _on_white, columns)
     drawing.fill(*_texts(own, started, step))
     if paint is None:
         drawing.caption(_caption(own, started, step))
@@ -122,17 +129,15 @@ class _Column:
         return self.gain if self.draft is None else None
 
 
-def _columns(tokens: list[Event], end: Event | None) -> list[_Column]:
+def _columns(step: Step) -> list[_Column]:
     """Of a step's tokens; the last one is for the bonus, if there can be one."""
-    drafts = [event for event in tokens if event.kind == EventKind.PROPOSED][:_MOST_COLUMNS]
-    fates = {event.index: event for event in tokens if event.kind in _FATES}
-    columns = [_Column(draft, fates.get(draft.index)) for draft in drafts]
+    drafts, end, new = step.drafts[:_MOST_COLUMNS], step.end, step.added
+    columns = [_Column(draft, step.verdict(draft.index)) for draft in drafts]
     for column in columns:
         if column.verdict is not None and column.verdict.kind == EventKind.ACCEPTED:
             column.gain = column.verdict
     _add_tree(columns, drafts, list(end.tree or ()) if end is not None else [])
     columns.append(_Column())
-    new = next((event for event in tokens if event.kind in _NEXT), None)
     if new is not None:
         rejected = [
             n for n, c in enumerate(columns) if c.verdict and c.verdict.kind == EventKind.REJECTED
@@ -420,7 +425,7 @@ class _Drawing:
             kind = column.gain.kind
             text = f"{_text(column.gain)} {STYLES[kind].mark}"
             parts = self._box(middle, self.gains, text, kind)
-            if kind in _NEXT:
+            if kind in TARGET_KINDS:
                 y, size = self.gains + layout.height + layout.label * 1.25, layout.label
                 drafted = len(self.columns) > 1  # a token of plain decoding is no bonus
                 name = f"{STYLES[kind].mark} {STYLES[kind].label}" if drafted else "from the target"

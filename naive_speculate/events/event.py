@@ -35,6 +35,10 @@ TOKEN_KINDS = frozenset(EventKind) - {EventKind.STARTED, EventKind.STEP, EventKi
 OUTPUT_KINDS = frozenset({EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS})
 """Kinds whose joined `text` is the generated text, and whose `token_id` are the generated
 tokens."""
+VERDICT_KINDS = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
+"""Kinds that say what became of a draft token."""
+TARGET_KINDS = (EventKind.RESAMPLED, EventKind.BONUS)
+"""Kinds of the target's own token, the last of a step."""
 
 
 class FinishReason(StrEnum):

@@ -11,18 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from naive_speculate.events.event import TOKEN_KINDS, Event, EventKind
+from naive_speculate.events.event import TARGET_KINDS, TOKEN_KINDS, VERDICT_KINDS, Event, EventKind
 from naive_speculate.palette import PROMPT, STYLES, Style
 
-LEGEND = (
-    EventKind.ACCEPTED,
-    EventKind.REJECTED,
-    EventKind.DISCARDED,
-    EventKind.RESAMPLED,
-    EventKind.BONUS,
-)
+LEGEND = (*VERDICT_KINDS, *TARGET_KINDS)
 """The kinds of a finished run's tokens, in the order of legends."""
-_VERDICTS = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 _OUTSIDE = (EventKind.PROPOSED, EventKind.REJECTED, EventKind.DISCARDED)
 
 
@@ -57,7 +50,7 @@ def spans(events: Iterable[Event]) -> Iterator[Span]:
         place = (event.step, event.index)
         if event.kind == EventKind.STARTED:
             yield from prompt_spans(event)
-        elif event.kind in _VERDICTS and place in proposed:
+        elif event.kind in VERDICT_KINDS and place in proposed:
             tokens[proposed.pop(place)] = event
         elif event.kind in TOKEN_KINDS:
             if event.kind == EventKind.PROPOSED and None not in place:

@@ -14,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from transformers.utils.hub import cached_file
 
+from naive_speculate.text import one_line
+
 _TOKENIZER, _TEMPLATE, _INDEX = (
     "tokenizer.json",
     "chat_template.jinja",
@@ -141,10 +143,3 @@ def load_error(
             reason = "it needs code of its own, which is not run"
         reason = damaged_file(name) or reason
     return ValueError(f"{argument}={name!r} cannot be loaded: {reason}")
-
-
-def one_line(error: Exception) -> str:
-    """An error's message in one line."""
-    if isinstance(error, KeyError):
-        return f"{error.args[0]} is missing"
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from naive_speculate.infer.files import is_gguf, is_path, load_error, one_line, tensor_files
+from naive_speculate.infer.files import is_gguf, is_path, load_error, tensor_files
 from naive_speculate.infer.gguf.metadata import BY_LLAMA_CPP, read_metadata
 from naive_speculate.infer.llama.blocks import Rounding
 from naive_speculate.infer.llama.kernels import row_difference
@@ -17,6 +17,7 @@ from naive_speculate.infer.llama.model import LlamaLanguageModel, choose_executo
 from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
 from naive_speculate.infer.llama.weights import is_supported
 from naive_speculate.infer.protocols import LanguageModel
+from naive_speculate.text import one_line
 
 if TYPE_CHECKING:
     from naive_speculate.infer.transformers_model import TransformersLanguageModel

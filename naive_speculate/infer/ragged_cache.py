@@ -8,10 +8,9 @@ keys is not enough: a zero key still gets softmax weight.)
 - `BatchCache` is the interface of a cache that sequences share, each with a row of its own.
 - `Rows` is a view of some rows of any such cache, for the forwards of a step.
 - `RaggedKVCache` holds keys and values of rows of different lengths, in one buffer per layer.
-- `CacheRows` is a view of some of its rows, and a `KVCache`.
+- `CacheRows` is a view of some of its rows, and a `KVCache`; also of a copy of another one.
 - `TreeRows` is a view of one of its rows whose new tokens are the nodes of a tree.
 - `DynamicKVCache` is a `KVCache` with equally long rows, as many as the first update has.
-- `CopiedRows` have the states of a `KVCache` of another class.
 """
 
 from abc import ABC, abstractmethod
@@ -163,7 +162,7 @@ class RaggedKVCache(BatchCache):
         self.lengths: list[int] = [0] * batch_size
         self._step = step
         self.capacity = step
-        self._parts = 1  # of each value
+        self.value_parts = 1  # how many parts each value has in the buffers
         self.version = 0  # counts replacements of buffers, for users of their addresses
         self.checked_for: Any = None  # whose forward the buffers are known to fit
 
@@ -244,11 +243,11 @@ class RaggedKVCache(BatchCache):
         """Store each value as so many parts, as if each were of a head of its own: `[batch_size,
         num_heads * parts, capacity, head_dim / parts]`: threads share many products more evenly
         than few."""
-        if parts != self._parts:
+        if parts != self.value_parts:
             with torch.inference_mode(mode=False):  # see `_replace`
-                whole = [_join(values, self._parts) for values in self._values]
+                whole = [_join(values, self.value_parts) for values in self._values]
                 self._values = [_split(values, parts).contiguous() for values in whole]
-            self._parts = parts
+            self.value_parts = parts
             self.version += 1
 
     def layer(
@@ -259,7 +258,7 @@ class RaggedKVCache(BatchCache):
         if len(self._keys) <= index:
             with torch.inference_mode(mode=False):
                 while len(self._keys) <= index:
-                    of_values = _split(values, self._parts)
+                    of_values = _split(values, self.value_parts)
                     for buffers, like in ((self._keys, keys), (self._values, of_values)):
                         shape = (len(self.lengths), like.shape[1], self.capacity, like.shape[3])
                         buffers.append(torch.zeros(shape, dtype=like.dtype, device=like.device))
@@ -288,11 +287,6 @@ class RaggedKVCache(BatchCache):
         return [KVState(*pair) for pair in zip(self._keys, self._values, strict=True)]
 
     @property
-    def value_parts(self) -> int:
-        """How many parts each value has in the buffers."""
-        return self._parts
-
-    @property
     def num_layers(self) -> int:
         """Number of layers with buffers."""
         return len(self._values)
@@ -314,11 +308,13 @@ class CacheRows(Rows["RaggedKVCache"]):
     """
 
     branches = False  # whether tokens do not attend to all before them: see `TreeRows`
+    copied: KVCache | None = None  # whose states these rows have
 
     @staticmethod
     def of(kv_cache: Any, batch_size: int) -> "CacheRows":
         """The rows of a cache, for a forward. The states of a `KVCache` of another class are
-        copied. Raises `ValueError` if it is no cache, or has another number of rows."""
+        copied, and `advance` gives it the new ones. Raises `ValueError` if it is no cache, or has
+        another number of rows."""
         if isinstance(kv_cache, CacheRows):
             rows = kv_cache
         elif isinstance(kv_cache, DynamicKVCache):
@@ -326,13 +322,22 @@ class CacheRows(Rows["RaggedKVCache"]):
         elif isinstance(kv_cache, RaggedKVCache):
             rows = kv_cache.all_rows()
         elif isinstance(kv_cache, KVCache):
-            rows = CopiedRows(kv_cache, batch_size)
+            rows = CacheRows._copy(kv_cache, batch_size)
         else:
             raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")
         if len(rows.indices) != batch_size:
             raise ValueError(
                 f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}"
             )
+        return rows
+
+    @staticmethod
+    def _copy(kv_cache: KVCache, batch_size: int) -> "CacheRows":
+        states = kv_cache.get_kv_states()
+        rows = RaggedKVCache(len(states[0].keys) if states else batch_size).all_rows()
+        if states:
+            rows.update(states)
+        rows.copied = kv_cache
         return rows
 
     @property
@@ -393,6 +398,14 @@ class CacheRows(Rows["RaggedKVCache"]):
         """Move every row's end past the tokens just written."""
         for row in self.indices:
             self.cache.lengths[row] += num_new
+        if self.copied is not None:
+            self.give(num_new)
+
+    def give(self, num_new: int) -> None:
+        """Give the last tokens to the cache whose states were copied, if there is one."""
+        if self.copied is not None:
+            new = [[part[:, :, -num_new:] for part in state] for state in self.get_kv_states()]
+            self.copied.update([KVState(*parts) for parts in new])
 
     def update(self, kv_states: Sequence[KVState]) -> None:
         """Append new tokens to every row (see `KVCache`)."""
@@ -478,7 +491,7 @@ class DynamicKVCache(RaggedKVCache):
             batch_size is not None and not self.get_num_tokens()
         ):  # new, rolled back, or its first forward has failed
             self.lengths, self._keys, self._values = [0] * batch_size, [], []
-            self._parts = 1
+            self.value_parts = 1
             self.version += 1
             self.checked_for = None
         return super().all_rows()
@@ -492,29 +505,6 @@ class DynamicKVCache(RaggedKVCache):
         if len(rows.indices) != batch_size:
             raise ValueError(f"kv_states has {batch_size} rows, the cache has {len(rows.indices)}")
         rows.update(kv_states)
-
-
-class CopiedRows(CacheRows):
-    """Rows with the states of a `KVCache` of another class, to which they give the new ones."""
-
-    def __init__(self, kv_cache: KVCache, batch_size: int) -> None:
-        self._kv_cache, states = kv_cache, kv_cache.get_kv_states()
-        cache = RaggedKVCache(len(states[0].keys) if states else batch_size)
-        super().__init__(cache, range(len(cache.lengths)))
-        if states:
-            cache.update(states)
-
-    def advance(self, num_new: int) -> None:
-        """See `CacheRows.advance`."""
-        super().advance(num_new)
-        self.give(num_new)
-
-    def give(self, num_new: int) -> None:
-        """Give the last tokens to the cache that was copied."""
-        states = [
-            (s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in self.get_kv_states()
-        ]
-        self._kv_cache.update([KVState(keys, values) for keys, values in states])
 
 
 def _split(values: torch.Tensor, parts: int) -> torch.Tensor:

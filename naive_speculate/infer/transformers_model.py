@@ -22,7 +22,7 @@ from naive_speculate.infer.forward import (
     forward_each_row,
     keeps_contract,
 )
-from naive_speculate.infer.ragged_cache import CacheRows, CopiedRows, RaggedKVCache
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 _ATTENTION_KINDS = {"full_attention", "sliding_attention"}
 _PROBE_TOKENS = 6
@@ -174,7 +174,7 @@ class TransformersLanguageModel(HasEndTokens):
         if takes_lengths:
             one = partial(self._compute_row, rows, num_logits or num_new, layers)
             logits, features = forward_each_row(query_token_ids, counts, num_logits, one)
-            if isinstance(rows, CopiedRows):
+            if isinstance(rows, CacheRows):
                 rows.give(num_new)
         else:
             logits, features = self._compute(query_token_ids, rows, num_logits or 0, True, layers)
@@ -431,7 +431,7 @@ class RaggedStore(Cache):
         super().__init__(layers=[])
         self.rows = rows
 
-    def update(self, key_states, value_states, layer_idx, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: Any, **__: Any) -> Any:
         return self.rows.write(layer_idx, key_states, value_states)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:

@@ -289,7 +289,8 @@ class Runner:
         (row,), slot = rows, self.slots[rows[0]]
         result = tree_step(row, tree, *self.score_tree(row, tree))
         start, path = len(row.token_ids), [] if result.tree is None else result.tree.path
-        slot.cache.keep_path(slot.row, start, [start + node for node in path])  # type: ignore[attr-defined]
+        cache: Any = slot.cache  # of a model that takes trees
+        cache.keep_path(slot.row, start, [start + node for node in path])
         return result
 
     def propose(self, rows: Sequence[SequenceState]) -> Proposal:

@@ -8,6 +8,7 @@ from typing import Any
 from naive_speculate.events.spans import tokens_between
 from naive_speculate.sampling.params import check_unicode
 from naive_speculate.speculate.request import Prompt
+from naive_speculate.text import one_line
 
 
 def messages_of(prompt: Prompt) -> list[dict[str, Any]]:
@@ -27,10 +28,8 @@ def in_template(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> list[i
     try:
         return list(_applied(tokenizer, messages))
     except Exception as error:  # a template is a program, which may fail in any way
-        said = " ".join(str(error).split())
-        raise ValueError(
-            f"chat=True: the tokenizer's chat template fails: {type(error).__name__}: {said:.300}"
-        ) from None
+        said = f"{type(error).__name__}: {one_line(error)}"
+        raise ValueError(f"chat=True: the tokenizer's chat template fails: {said}") from None
 
 
 def words_of(

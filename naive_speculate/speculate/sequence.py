@@ -234,7 +234,8 @@ class SequenceState:
 
     def save(self) -> tuple[Any, ...]:
         """State that a step may change before it is committed, for `restore`."""
-        draws = [each.state() for each in (self.random, self.draft_random)]  # type: ignore[attr-defined]
+        sources: Any = self.random, self.draft_random
+        draws = [each.state() for each in sources]
         return self.num_steps, draws, self.window.saved()
 
     def restore(self, saved: tuple[Any, ...]) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.events import Event, EventKind
-from naive_speculate.events.event import FinishReason
+from naive_speculate.events.event import TARGET_KINDS, VERDICT_KINDS, FinishReason
+from naive_speculate.events.steps import steps
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.batch import Batch, Runner
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -19,7 +20,6 @@ from naive_speculate.speculate.tree import Tree
 from naive_speculate.speculate.verify import Verifier
 
 ALMOST_ONE = math.nextafter(1.0, 0.0)
-_JUDGED = {EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED}
 
 
 class Deviation(AssertionError):
@@ -178,7 +178,7 @@ class Path:
             judged = {
                 e.index: e.accept_prob
                 for e in events
-                if e.kind in _JUDGED and e.accept_prob is not None
+                if e.kind in VERDICT_KINDS and e.accept_prob is not None
             }
         else:  # nodes are judged in their order
             accept_probs = [node.accept_prob for node in step.tree if node.accept_prob is not None]
@@ -231,18 +231,16 @@ class Path:
 
     def describe(self) -> list[str]:
         """The path, one line per step."""
-        steps: dict[int, list[str]] = {}
-        for event in self.events:
-            if (
-                event.kind in _JUDGED | {EventKind.RESAMPLED, EventKind.BONUS}
-                and event.step is not None
-            ):
-                steps.setdefault(event.step, []).append(_describe_event(event))
-        return [f"step {step + 1}: {', '.join(words)}" for step, words in steps.items()]
+        judged = (*VERDICT_KINDS, *TARGET_KINDS)
+        return [
+            f"step {step.number + 1}: "
+            + ", ".join(_describe_event(event) for event in step.events if event.kind in judged)
+            for step in steps(self.events)
+        ]
 
 
 def _describe_event(event: Event) -> str:
-    if event.kind in (EventKind.RESAMPLED, EventKind.BONUS):
+    if event.kind in TARGET_KINDS:
         drawn = "resampled" if event.kind == EventKind.RESAMPLED else "drawn as bonus"
         return f"{event.token_id} {drawn}"
     numbers = [

@@ -21,11 +21,10 @@ from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.event import Event, EventKind, FinishReason, TopTokens
 from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.events.trace import Trace
-from naive_speculate.infer.files import one_line
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.outcomes import TOP_TOKENS, top_tokens
 from naive_speculate.speculate.rules import overlap
-from naive_speculate.text import TextStream, Vocabulary
+from naive_speculate.text import TextStream, Vocabulary, one_line
 from naive_speculate.tools.watch_kinds import (
     check_options,
     counts_rejected,

@@ -12,6 +12,8 @@ from typing import Any
 import transformers
 from transformers import SynthIDTextWatermarkingConfig
 
+from naive_speculate.speculate.draft import DRAFTERS
+
 _DRAFTERS = {
     "PromptLookupCandidateGenerator": "prompt_lookup",
     "MTPCandidateGenerator": "mtp",
@@ -19,7 +21,6 @@ _DRAFTERS = {
     "SinglePositionMultiTokenCandidateGenerator": "assistant",
 }
 """Drafters by transformers' candidate generator; the others' is "model"."""
-_ROLES = {"model": "draft", "block": "block", "assistant": "assistant", "mtp": "mtp"}
 _OF_DFLASH = ("block_size", "mask_token_id", "target_layer_ids")
 
 
@@ -40,13 +41,13 @@ def window_of(generator: Any) -> int | None:
 
 def models_of(model: Any, assistant: Any, generator: Any) -> dict[str, str]:
     """The names of target and drafter by their roles, as `ModelPair.names`."""
-    names, drafter = {"target": _name(model)}, drafter_of(generator)
-    if drafter == "prompt_lookup":
+    names, role = {"target": _name(model)}, DRAFTERS[drafter_of(generator)].role
+    if role in names:  # it copies
         return names
     exit_after = getattr(generator, "assistant_early_exit", None)
     own = names["target"] if assistant is None or exit_after else _name(assistant)
     layers = f", first {exit_after} of {_num_layers(model)} layers" if exit_after else ""
-    return names | {_ROLES[drafter]: own + layers}
+    return names | {role: own + layers}
 
 
 def check_options(model: Any, assistant: Any, options: Mapping[str, Any]) -> None:

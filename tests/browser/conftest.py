@@ -25,7 +25,8 @@ CHROMIUM = [
     "--disable-sync",
     # Each window would load the pages of its address bar, which is hidden here; the rest is
     # Playwright's own list.
-    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,PaintHolding,OptimizationHints,MediaRouter",
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,"
+    "PaintHolding,OptimizationHints,MediaRouter",
     "--host-resolver-rules=MAP lan.test 127.0.0.1",
     # several collect garbage and compile no faster where cores are shared, but compute more
     "--js-flags=--single-threaded",

@@ -277,7 +277,7 @@ def test_the_headline_says_what_the_metrics_say(show):
         in show(trace).sentence
     )
     assert "6 tokens in 2 passes of the target model instead of 6" in show(trace).sentence
-    assert show(trace, live=False).sentence.startswith("In this recorded run, a small draft model")
+    assert show(trace, live=False).sentence.startswith("In this recorded run, the draft model")
 
 
 def test_what_comes_after_the_end_of_the_text_is_counted_as_in_the_legend(show):

@@ -9,7 +9,6 @@ from playwright.sync_api import Page, expect
 from naive_speculate import EventKind, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.speculate.draft import DRAFTERS
 from tests.browser.steps import TIP, open_drawer, open_trace, run, toast, trace
-from ui.host.catalog import NEEDS
 from ui.run.recorded import SPECULATIVE
 from ui.run.strategies import OF_TREE, markup
 
@@ -105,8 +104,8 @@ def test_each_drafter_says_what_it_is_and_copies_layers_unknown_tokens_and_trees
         expect(page.locator(".ns-drafter")).to_be_hidden()
     open_drawer(page)
     menu = page.locator("#drafter")
-    for name, drafter in DRAFTERS.items():
-        if NEEDS.get(name, "target") in ("target", "draft"):
+    for drafter in DRAFTERS.values():
+        if drafter.role in ("target", "draft"):
             expect(menu).to_contain_text(drafter.about)
         else:  # which this server's pair has not
             expect(menu).not_to_contain_text(drafter.title)

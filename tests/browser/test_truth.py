@@ -190,8 +190,8 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(page, tmp_
     clean, whole = page.locator(".ns-clean"), recorded.started.prompt + recorded.text
     expect(clean).to_have_text(whole, use_inner_text=False)
     assert page.evaluate(
-        "!!(document.querySelector('.ns-clean').compareDocumentPosition(document.querySelector('#tokens'))"
-        " & 4)"
+        "!!(document.querySelector('.ns-clean').compareDocumentPosition("
+        "document.querySelector('#tokens')) & 4)"
     )
     assert (
         page.locator("#tokens del").count()

@@ -2,11 +2,11 @@
 equal."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
-from naive_speculate import EventKind, GenerationResult, SamplingParams, SpeculativeDecoder
+from naive_speculate import GenerationResult, SamplingParams, SpeculativeDecoder
 from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.events.steps import steps
 from naive_speculate.sampling.words import WordList
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.request import Request
@@ -26,7 +26,7 @@ def admitted(
     **options: object,
 ) -> SequenceState:
     """A row that has joined the batch."""
-    run = decoder.prepare(Request(prompt, params, **options), cancel)  # type: ignore[arg-type]
+    run = decoder.prepare(Request(prompt, params, **options), cancel)
     batch.admit(run.rows)
     return run.rows[0]
 
@@ -40,13 +40,10 @@ def finish(batch: Batch, rows: Sequence[SequenceState]) -> None:
 def windows(events: Iterable[Any], prompt: Sequence[int]) -> Iterator[tuple[list[int], list[Any]]]:
     """All tokens before each window of a run, and the window's proposed events."""
     text = list(prompt)
-    for _, step in groupby(
-        (event for event in events if event.step is not None), key=lambda event: event.step
-    ):
-        happened = list(step)
-        if proposed := [event for event in happened if event.kind == EventKind.PROPOSED]:
-            yield list(text), proposed
-        text += [event.token_id for event in happened if event.kind in OUTPUT_KINDS]
+    for step in steps(events):
+        if step.drafts:
+            yield list(text), step.drafts
+        text += [event.token_id for event in step.events if event.kind in OUTPUT_KINDS]
 
 
 def same_alone(
@@ -56,11 +53,11 @@ def same_alone(
     **options: object,
 ) -> list[GenerationResult]:
     """The results of a batch, whose rows are what they are alone, whatever is observed of them."""
-    together = decoder.generate(prompts, params, **options)  # type: ignore[arg-type]
+    together = decoder.generate(prompts, params, **options)
     options = {"detail": "none"} | options
     each = params if isinstance(params, list) else [params] * len(prompts)
     for prompt, own, found in zip(prompts, each, together, strict=True):
-        assert found.token_ids == decoder.generate(prompt, own, **options).token_ids  # type: ignore[arg-type]
+        assert found.token_ids == decoder.generate(prompt, own, **options).token_ids
     return together
 
 
@@ -72,8 +69,8 @@ def same_as_plain(
     **options: object,
 ) -> GenerationResult:
     """A run with drafts whose tokens are those of plain decoding."""
-    found = decoder.generate(prompt, params, **options)  # type: ignore[arg-type]
-    plain = decoder.generate(prompt, params, num_draft_tokens=0, detail="none")  # type: ignore[arg-type]
+    found = decoder.generate(prompt, params, **options)
+    plain = decoder.generate(prompt, params, num_draft_tokens=0, detail="none")
     assert found.token_ids == plain.token_ids
     assert not drafts or found.metrics.num_draft_tokens > 0
     return found

@@ -8,6 +8,7 @@ from naive_speculate import SamplingParams, VerifyStrategy
 from naive_speculate.events import FinishReason
 from naive_speculate.speculate.request import GivenDraft
 from tests.speculate.rows import COMMON, admitted
+from tests.speculate.test_no_distribution import nothing_from_the_third
 
 PROMPTS = [
     "Once upon a time there was a",
@@ -15,10 +16,6 @@ PROMPTS = [
     "In the forest",
     '"Who are you?" said',
 ]
-
-
-def nothing_from_the_third(history, logits):
-    return logits - float("inf") if len(history) >= 2 else logits
 
 
 ROWS = {  # sampling parameters, and options

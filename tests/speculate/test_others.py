@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.events.steps import steps
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.samplers import TypicalAcceptanceSampler
 from naive_speculate.speculate.verify import VERIFIERS
@@ -94,11 +95,8 @@ def test_a_step_states_the_distance_at_each_of_its_drafts(decoder):
         [0, 1], PARAMS, num_draft_tokens=K, verify_strategy="typical_acceptance"
     )
     sampler = TypicalAcceptanceSampler()
-    steps = [event for event in result.trace if event.kind == "step" and event.num_draft]
-    for step in steps:
-        drafts = [
-            event for event in result.trace if event.kind == "proposed" and event.step == step.step
-        ]
+    drafted = [group for group in steps(result.trace) if group.drafts]
+    for step, drafts in ((group.end, group.drafts) for group in drafted):
         assert len(step.typical_distances) == step.num_draft == len(drafts)
         assert set(step.others) == {
             "greedy_match"
@@ -108,7 +106,7 @@ def test_a_step_states_the_distance_at_each_of_its_drafts(decoder):
             assert distance == pytest.approx(
                 float((sampler.output_probs(p, q) - p).abs().sum() / 2), abs=2e-6
             )
-    assert len(steps) > 5
+    assert len(drafted) > 5
 
 
 def _whole(top, size):

@@ -26,7 +26,7 @@ LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATI
 
 def toys(vocab_size: int = 3, target: int = 1, draft: int = 2, **options: object) -> ModelPair:
     """A target and a draft of these seeds."""
-    return ModelPair(*(ToyModel(vocab_size, seed, **options) for seed in (target, draft)))  # type: ignore[arg-type]
+    return ModelPair(*(ToyModel(vocab_size, seed, **options) for seed in (target, draft)))
 
 
 LAST: list = []
@@ -50,7 +50,7 @@ def check_lossless(
             enumerate_outputs(pair, prompt, params, num_draft_tokens=0, detail="probs"),
         )
     options = {"num_draft_tokens": num_draft_tokens, "detail": "probs"} | options
-    found = enumerate_outputs(pair, prompt, params, **options)  # type: ignore[arg-type]
+    found = enumerate_outputs(pair, prompt, params, **options)
     assert abs(sum(found.values()) - 1) < 1e-6
     assert largest_difference(found, LAST[3]) < within
     return found

@@ -21,7 +21,8 @@ from ui.run import controls, settings
 from ui.run.controls import EXAMPLES, QUESTIONS
 
 SILENT = re.compile(
-    r"ui/(assets|checks|record_examples|run/api|host/(configuration|operations|options|limits|process|zero))\.py"
+    r"ui/(assets|checks|record_examples|run/api"
+    r"|host/(configuration|operations|options|limits|process|zero))\.py"
 )
 """Modules without texts of the page."""
 ENGINE = [
@@ -286,8 +287,10 @@ ELSEWHERE = [
 """Texts of Gradio's components, of pydantic, and of the target's weights (`known.py`,
 `models.py`)."""
 UNSAID = re.compile(
-    r"ns-|=>|^[.#\[*/$(\\]|^[a-z_]+$|://|^--|;$|__|aria-|px\b|var\(|rgba|rotate|^[\w{}.+-]*/[\w{}./+-]*$|^[\w{}]+[-_+.:][\w{}.:+-]*$"
-    r"|^(?:Arrow|Page|Escape|Enter|Home|End$)|^\w+\[|^:|'none'|^[A-Z_]+$|^[a-z]+[A-Z]\w+$|^underline|^line-through|charset|^\W*$"
+    r"ns-|=>|^[.#\[*/$(\\]|^[a-z_]+$|://|^--|;$|__|aria-|px\b|var\(|rgba|rotate"
+    r"|^[\w{}.+-]*/[\w{}./+-]*$|^[\w{}]+[-_+.:][\w{}.:+-]*$"
+    r"|^(?:Arrow|Page|Escape|Enter|Home|End$)|^\w+\[|^:|'none'|^[A-Z_]+$|^[a-z]+[A-Z]\w+$"
+    r"|^underline|^line-through|charset|^\W*$"
     r"|^%{.*}$|^(?:figcaption|tbody|tfoot|top),? |csv, |<p role|<style|^{}(?:old woman|,"
     r" (?:button|\[)|mcp| after which)|\(#{}"
     r"|app\.py|^gradio|^data:"

@@ -80,7 +80,8 @@ def test_texts_docstrings_and_comments_use_the_field_s_words(texts, retired):
 
 
 PRIVATE = re.compile(
-    r"\._queue\b|\._data\b|_is_server_fn|getfile|get_root_url|LocalContext|GradioMCPServer|process_api|validate_inputs|sleep_when"
+    r"\._queue\b|\._data\b|_is_server_fn|getfile|get_root_url|LocalContext|GradioMCPServer"
+    r"|process_api|validate_inputs|sleep_when"
 )
 APART = {
     Path("ui/host/process.py"),

@@ -128,9 +128,7 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
     case = case_of(trace, number)
     event = case.event
     # A resampled token was drawn at the rejected token's position.
-    drafted = (
-        (case.first(EventKind.REJECTED) or event) if event.kind == EventKind.RESAMPLED else event
-    )
+    drafted = (case.step.rejected or event) if event.kind == EventKind.RESAMPLED else event
     series = [("draft", drafted.draft_top, event.draft_prob)]
     if event.kind != EventKind.PROPOSED:
         series += [
@@ -146,7 +144,7 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
         known[name] = {entry.token_id: entry.prob for entry in top or []}
         if own is not None and event.token_id is not None:
             known[name][event.token_id] = own
-    instead = case.first(EventKind.RESAMPLED) if event.kind == EventKind.REJECTED else None
+    instead = case.resampled if event.kind == EventKind.REJECTED else None
     marked = [event, *([instead] if instead else [])]
     shown = _tokens_shown(
         marked, [entry for _, top, _ in series for entry in top or []], known.get("target", {})
@@ -183,7 +181,7 @@ def _add_crossed(known: dict[str, dict[int, float]], case: Case, drafted: Event)
         for name, crossed in (("target", target_crossed), ("draft", draft_crossed)):
             for entry, prob in crossed:
                 known.get(name, {}).setdefault(entry.token_id, prob)
-    rejected = case.first(EventKind.REJECTED)
+    rejected = case.step.rejected
     # it was rejected because q exceeds p, so max(0, p − q) is 0
     if (
         "residual" in known

@@ -10,20 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
+from naive_speculate.events.steps import Step, step_at
 from naive_speculate.events.trace import Trace
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, ModelDrafter
+from naive_speculate.speculate.draft.copying import CopyingDrafter
 from naive_speculate.speculate.verify import VerifyStrategy
 from ui.labels import LEAST, apart, count, number, visible
 
-JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 NO_NUMBERS = "This run recorded no probabilities, so the reason for the verdict is unknown."
-COPYING = ("suffix", "prompt_lookup")
-PROPOSERS = {
-    "head": "draft head",
-    "suffix+head": "draft head",
-    "block": "block drafter",
-    "mtp": "MTP layer",
-    "assistant": "assistant",
-}
 NOT_YET = "The target has not judged it yet."
 LOSSY = "This rule is lossy: it trades the target's exact distribution for more accepted tokens."
 
@@ -31,16 +25,19 @@ LOSSY = "This rule is lossy: it trades the target's exact distribution for more 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A token and its context: its event (for a proposed token its verdict, once there is one),
-    all token events of the same step and sequence, how the step's draft tokens were judged, and
-    the run's settings, empty if the trace has none."""
+    its step, how the step's draft tokens were judged, and the run's settings, empty if the trace
+    has none."""
 
     event: Event
-    step: list[Event]
+    step: Step
     rule: VerifyStrategy
     settings: dict[str, Any]
 
-    def first(self, kind: EventKind) -> Event | None:
-        return next((e for e in self.step if e.kind == kind), None)
+    @property
+    def resampled(self) -> Event | None:
+        """The token that replaces the step's rejected one."""
+        added = self.step.added
+        return added if added is not None and added.kind == EventKind.RESAMPLED else None
 
 
 def case_of(trace: Trace, number: int) -> Case:
@@ -53,15 +50,9 @@ def case_of(trace: Trace, number: int) -> Case:
         raise ValueError(
             f"event number {number} is {event.kind.value!r}, which is not about a token"
         )
-    # A step's events are adjacent; searching outwards is cheap for any length of trace.
-    first, last = number, number + 1
-    while first > 0 and _may_belong(trace[first - 1], event):
-        first -= 1
-    while last < len(trace) and _may_belong(trace[last], event):
-        last += 1
-    step = [e for e in trace.events[first:last] if e.kind in TOKEN_KINDS and e.row == event.row]
+    step = step_at(trace.events, number)
     if event.kind == EventKind.PROPOSED:
-        event = next((e for e in step if e.kind in JUDGED and e.index == event.index), event)
+        event = step.verdict(event.index) or event
     return Case(event, step, _rule(event, trace.settings), trace.settings)
 
 
@@ -80,12 +71,6 @@ def warning(settings: dict[str, Any]) -> str:
             " takes the most probable token, as at temperature 0."
         )
     return ""
-
-
-def _may_belong(event: Event, chosen: Event) -> bool:
-    if event.row != chosen.row:  # the sequences of a batch alternate
-        return event.kind != EventKind.STARTED
-    return event.kind in TOKEN_KINDS and event.step == chosen.step
 
 
 def _rule(event: Event, settings: dict[str, Any]) -> VerifyStrategy:
@@ -130,7 +115,8 @@ def _proposal(case: Case) -> str:
         return f"{quoted(event)} was forced: the guide {required}."
     if _copied(case):
         return f"{quoted(event)} was copied from similar earlier text, without a model."
-    proposal = f"The {PROPOSERS.get(str(drafter), 'draft model')} proposed {quoted(event)}"
+    model = DRAFTERS.get(str(drafter).removeprefix("suffix+"), ModelDrafter).phrase
+    proposal = f"{model[0].upper()}{model[1:]} proposed {quoted(event)}"
     if event.draft_prob is None:
         return f"{proposal}."
     return f"{proposal} with probability {number(event.draft_prob)}."
@@ -138,14 +124,15 @@ def _proposal(case: Case) -> str:
 
 def _copied(case: Case) -> bool:
     """Whether the token was copied. If a head may have drafted it, the proposed event says so."""
-    drafts = (
-        event
-        for event in case.step
-        if event.kind == EventKind.PROPOSED and event.index == case.event.index
+    return _copies(case.settings.get("drafter")) or any(
+        draft.copied_from is not None
+        for draft in case.step.drafts
+        if draft.index == case.event.index
     )
-    return case.settings.get("drafter") in COPYING or any(
-        draft.copied_from is not None for draft in drafts
-    )
+
+
+def _copies(drafter: object) -> bool:
+    return issubclass(DRAFTERS.get(str(drafter), BatchDrafter), CopyingDrafter)
 
 
 def _verdict_alone(case: Case) -> str:
@@ -237,7 +224,7 @@ def _gave(case: Case, p: float, q: float) -> str:
 
 
 def _instead(case: Case) -> list[str]:
-    new = case.first(EventKind.RESAMPLED)
+    new = case.resampled
     return [f"{quoted(new)} was drawn instead{_had(case, new)}."] if new else []
 
 
@@ -246,7 +233,7 @@ def _had(case: Case, event: Event) -> str:
     token."""
     if event.target_prob is None:
         return ""
-    old = case.first(EventKind.REJECTED)
+    old = case.step.rejected
     known = {entry.token_id: entry.prob for entry in (old.draft_top if old else None) or []}
     prob = (
         event.draft_prob if event.token_id is None else known.get(event.token_id, event.draft_prob)
@@ -262,7 +249,7 @@ def _block(case: Case) -> list[str]:
         return [_verdict_alone(case), NO_NUMBERS]
     draw, bar = apart(u, h)
     position = event.index + 1
-    passed = [e.index + 1 for e in case.step if e.index is not None and _passes(e)]
+    passed = [e.index + 1 for e in case.step.verdicts if e.index is not None and _passes(e)]
     rule = (
         "Block verification judges every position of the window, then accepts all up to the last"
         " one that passes."
@@ -301,7 +288,7 @@ def _block(case: Case) -> list[str]:
 
 def _passes(event: Event) -> bool:
     u, h = event.uniform, event.accept_prob
-    return event.kind in JUDGED and u is not None and h is not None and u < h
+    return u is not None and h is not None and u < h
 
 
 def _typical(case: Case) -> list[str]:
@@ -349,7 +336,7 @@ def uncertainty(entropy: float) -> str:
 
 def _resampled(case: Case) -> list[str]:
     event = case.event
-    old = case.first(EventKind.REJECTED)
+    old = case.step.rejected
     replaces = f"{quoted(event)} replaces " + (
         f"the rejected {quoted(old)}." if old else "a rejected draft token."
     )
@@ -378,7 +365,7 @@ def _resampled(case: Case) -> list[str]:
 
 
 def _bonus(case: Case) -> list[str]:
-    event, drafts = case.event, sum(e.kind == EventKind.PROPOSED for e in case.step)
+    event, drafts = case.event, len(case.step.drafts)
     chosen = f"{quoted(event)} was drawn from the target's own distribution"
     if event.target_prob is not None:
         chosen += f", where it had probability {number(event.target_prob)}"
@@ -428,7 +415,7 @@ def _discarded(case: Case) -> list[str]:
         and event.accept_prob is not None
     ):
         return _block(case)
-    old = case.first(EventKind.REJECTED)
+    old = case.step.rejected
     before = f"the rejected {quoted(old)}" if old else "a rejected draft token"
     return [
         f"{quoted(event)} was drafted after {before}.",

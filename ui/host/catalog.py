@@ -16,6 +16,7 @@ from naive_speculate.serving.protocol import Deliver, Reader
 from naive_speculate.serving.visit import Observer, Visit
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
+from naive_speculate.text import one_line
 from ui.checks import MAX_DRAFT_TOKENS, RANGES, out_of_range
 from ui.host.configuration import (
     MAX_TOKENS,
@@ -30,15 +31,6 @@ from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
 
 DECODING = "decoding"  # the concurrency id of decoding calls in Gradio's queue
-NEEDS = {
-    "model": "draft",
-    "head": "head",
-    "block": "block",
-    "mtp": "mtp",
-    "assistant": "assistant",
-    "suffix+head": "head",
-}
-"""Which of a pair's models a drafter uses."""
 # most draft tokens per step: with 64, one row makes tokens of the other rows five times slower
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
@@ -72,7 +64,8 @@ class ServedPair:
     @property
     def drafters(self) -> list[str]:
         """The registered drafters that this pair can use."""
-        return [name for name in DRAFTERS if NEEDS.get(name, "target") in self.engine.about.models]
+        models = self.engine.about.models
+        return [name for name in DRAFTERS if DRAFTERS[name].role in models]
 
     @property
     def drawing(self) -> str:
@@ -200,7 +193,7 @@ class Catalog:
                 if not engine.on_demand:
                     engine.load_decoder()
             except Exception as error:
-                self.missing[name] = _in_a_line(error)
+                self.missing[name] = one_line(error, None)
                 self.pairs = {
                     other: served for other, served in self.pairs.items() if other != name
                 }
@@ -328,7 +321,7 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         except Exception as error:
             if not late:
                 raise
-            catalog.missing[choice.name] = _in_a_line(error)
+            catalog.missing[choice.name] = one_line(error, None)
             continue
         # Without a GPU outside runs, nothing can be warmed up or measured.
         catalog.pairs[choice.name] = _served(
@@ -337,10 +330,6 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         if late and isinstance(engine, LocalEngine):
             catalog.deferred[choice.name] = engine
     return catalog
-
-
-def _in_a_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def expected(known: KnownPair | None, capacity: int) -> About:

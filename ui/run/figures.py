@@ -9,8 +9,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind
 from naive_speculate.events.expected import Expectation
+from naive_speculate.events.steps import Step
 from ui.run.engines import EngineRules
 
 MOST_DRAFTS = 64
@@ -23,7 +24,7 @@ class Figures:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counted = 0  # events so far
-        self._own: list[Event] = []  # events of the unfinished step
+        self._own: list[Event] = []  # of the unfinished step's tokens
         self._settings: dict[str, Any] = {}
         self._sums: dict[str, float] = {}
         self._tokens = 0
@@ -41,15 +42,16 @@ class Figures:
             return self._of.get(number)
 
     def _add(self, number: int, event: Event) -> None:
-        self._own.append(event)
+        if event.kind in TOKEN_KINDS:
+            self._own.append(event)
         self._tokens += event.kind in OUTPUT_KINDS
         self._expectation.add(event)
         if event.kind == EventKind.STARTED:
             self._settings = event.settings or {}
         if event.kind != EventKind.STEP:
             return
-        step, own = _of_step(event, self._own), self._own
-        self._own = []
+        own, self._own = Step(event.step or 0, self._own), []
+        step = _of_step(event, own)
         for name, value in step.items():
             self._sums[name] = self._sums.get(name, 0) + value
         if len(tree := event.tree or ()) > step["drafted"]:  # the window is one path through it
@@ -59,7 +61,7 @@ class Figures:
             self._sums["drafted"] += more
             self._sums["siblings"] += rejected
             self._sums["discarded"] += more - rejected
-        drafts = _proposed(own)[:MOST_DRAFTS]
+        drafts = own.drafts[:MOST_DRAFTS]
         judged = drafts[: int(step["judged"])]
         argmax = self._settings.get("draft_sampling") == "argmax"
         self._engines.add(drafts, len(judged), drawn=not argmax)
@@ -107,7 +109,7 @@ def two(share: float) -> str:
     return f"{math.floor(share * 100 + 0.5) / 100:.2f}"
 
 
-def _of_step(step: Event, events: Sequence[Event]) -> dict[str, float]:
+def _of_step(step: Event, own: Step) -> dict[str, float]:
     drafted = _bounded(step.num_draft, MOST_DRAFTS)
     accepted = _bounded(step.num_accepted, drafted)
     draft, verify = (_bounded(s, MOST_SECONDS) for s in (step.draft_seconds, step.verify_seconds))
@@ -121,16 +123,12 @@ def _of_step(step: Event, events: Sequence[Event]) -> dict[str, float]:
         "draft": draft,
         "verify": verify,
         "seconds": max(draft + verify, _bounded(step.total_seconds, MOST_SECONDS)),
-        "kept": sum(event.kind == EventKind.ACCEPTED for event in events),
+        "kept": own.num_accepted,
         # tokens after the end of the text, among others
-        "discarded": sum(event.kind == EventKind.DISCARDED for event in events),
-        "forced": sum(event.kind in OUTPUT_KINDS and bool(event.forced) for event in events),
+        "discarded": sum(event.kind == EventKind.DISCARDED for event in own.events),
+        "forced": sum(event.kind in OUTPUT_KINDS and bool(event.forced) for event in own.events),
         "siblings": 0,
     }
-
-
-def _proposed(events: Sequence[Event]) -> list[Event]:
-    return [event for event in events if event.kind == EventKind.PROPOSED]
 
 
 def _probs(events: Sequence[Event], name: str) -> list[float]:

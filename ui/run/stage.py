@@ -32,6 +32,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES
 from naive_speculate.serving import Request
 from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.speculate.draft.copying import CopyingDrafter
 from ui.assets import IMPORT, component, modules_for, render, styles, variable
 from ui.explain.glossary import glossary
 from ui.explain.inspector import panel, redraw_data, words
@@ -92,10 +93,16 @@ def template() -> str:
         keys={"prompt": PROMPT} | {kind: STYLES[kind] for kind in LEGEND},
         terms={"drafted": "draft", "prompt": ""},  # other kinds have their label's
         tiles=TILES,
-        drafters={
-            name: (drafter.title or name, drafter.about) for name, drafter in DRAFTERS.items()
-        },
+        drafters={name: _shown(name) for name in DRAFTERS},
     )
+
+
+def _shown(name: str) -> dict[str, Any]:
+    """What the browser says of a drafter."""
+    drafter = DRAFTERS[name]
+    copies = issubclass(drafter, CopyingDrafter) or drafter.copies_or_asks
+    texts = {"title": drafter.title or name, "about": drafter.about, "phrase": drafter.phrase}
+    return texts | {"copies": copies}
 
 
 def _server_functions(runs: Runs) -> list[Callable[..., Any]]:

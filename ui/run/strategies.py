@@ -5,7 +5,6 @@ The counts with the run's own draws come from its events. The expected counts fo
 of the draft tokens, which every trace with probabilities has.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from naive_speculate.events import Event, EventKind
+from naive_speculate.events.steps import steps
 from naive_speculate.events.trace import Trace
 from naive_speculate.speculate.verify import VerifyStrategy
 from naive_speculate.theory import expected_accepted
@@ -89,28 +89,19 @@ def build_strategies(runs: Runs) -> gr.HTML:
 def compared_steps(trace: Trace) -> list[ComparedStep]:
     """The steps with draft tokens whose events record what the other strategies accept."""
     own = str(trace.settings.get("verify_strategy", ""))
-    drafts: dict[int, list[Event]] = defaultdict(list)
-    steps = []
-    for event in trace:
-        number = event.step or 0
-        if event.kind == EventKind.PROPOSED:
-            drafts[number].append(event)
-        elif event.kind == EventKind.STEP and event.others is not None and own in NAMES:
-            window = drafts.pop(number, [])
-            recorded = {own: event.num_accepted or 0} | event.others
+    compared = []
+    for step in steps(trace):
+        end, window = step.end, step.drafts
+        if end is not None and end.others is not None and own in NAMES:
+            recorded = {own: end.num_accepted or 0} | end.others
             accepted = {
                 name: min(recorded[name], len(window)) for name in NAMES if name in recorded
             }
-            texts, distances = (
-                [draft.text or draft.token or "" for draft in window],
-                event.typical_distances or [],
-            )
-            steps.append(
-                ComparedStep(
-                    number, texts, accepted, _expected(window, accepted), distances[: len(window)]
-                )
-            )
-    return steps
+            texts = [draft.text or draft.token or "" for draft in window]
+            distances = (end.typical_distances or [])[: len(window)]
+            expected = _expected(window, accepted)
+            compared.append(ComparedStep(step.number, texts, accepted, expected, distances))
+    return compared
 
 
 def _expected(window: Sequence[Event], accepted: Mapping[str, int]) -> dict[str, float]:
@@ -132,32 +123,33 @@ def _expected(window: Sequence[Event], accepted: Mapping[str, int]) -> dict[str,
 
 
 def markup(trace: Trace) -> str:
-    steps = compared_steps(trace)
-    if not steps:
+    compared = compared_steps(trace)
+    if not compared:
         return Markup("<p>{}</p>").format(_why_none(trace))
     plain = sum(event.kind == EventKind.STEP and not event.num_draft for event in trace)
     rows = []  # per strategy
     for name in NAMES:
         drawn = _cell(
-            [(step.accepted[name], len(step.drafts)) for step in steps if name in step.accepted],
+            [(step.accepted[name], len(step.drafts)) for step in compared if name in step.accepted],
             plain,
         )
         expected = _cell(
-            [(step.expected[name], len(step.drafts)) for step in steps if name in step.expected],
+            [(step.expected[name], len(step.drafts)) for step in compared if name in step.expected],
             plain,
         )
         if drawn or expected:
-            rows.append(
-                {"name": name, "drawn": drawn, "expected": expected, "output": _output(name, steps)}
-            )
-    differing, left = sum(step.differs for step in steps), max(0, len(steps) - MOST_STEPS)
+            figures = {"name": name, "drawn": drawn, "expected": expected}
+            rows.append(figures | {"output": _output(name, compared)})
     known = {
         "names": NAMES,
         "own": trace.settings["verify_strategy"],
-        "steps": steps,
+        "steps": compared,
         "summary": rows,
+        "differing": sum(step.differs for step in compared),
+        "shown": compared[:MOST_STEPS],
+        "left": max(0, len(compared) - MOST_STEPS),
     }
-    return render("strategies", **known, differing=differing, shown=steps[:MOST_STEPS], left=left)
+    return render("strategies", **known)
 
 
 def _why_none(trace: Trace) -> str:

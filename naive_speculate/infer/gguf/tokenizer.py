@@ -7,8 +7,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from naive_speculate.infer.files import one_line
 from naive_speculate.infer.gguf.metadata import BY_LLAMA_CPP, read_metadata
+from naive_speculate.text import one_line
 
 _CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5  # kinds of tokens, with the format's numbers
 

@@ -54,7 +54,8 @@ def mtp_tensors(target: Any) -> dict[str, Any]:
         return {}
     after = "|".join(str(target.num_layers + index) for index in range(_MOST_LAYERS))
     own = re.compile(
-        rf"{_PREFIX}(mtp\.(layers\.\d+\.)?|layers\.({after})\.)(?!embed_tokens\.|shared_head\.head\.)"
+        rf"{_PREFIX}(mtp\.(layers\.\d+\.)?|layers\.({after})\.)"
+        r"(?!embed_tokens\.|shared_head\.head\.)"
     )
     files: dict[str, Any] = {}
     try:
@@ -183,7 +184,7 @@ class ConvolvedStore(RaggedStore):
         super().__init__(rows)
         self._slots = slots
 
-    def update(self, key_states, value_states, layer_idx, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: Any, **__: Any) -> Any:
         return self.rows.write(self._slot(layer_idx, -1), key_states, value_states)
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Any:

@@ -18,6 +18,7 @@ import torch
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable, rotation
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
+from naive_speculate.text import one_line
 
 # of a query; longer ones are prompts, or long copies for a head to read, and seldom occur twice
 MAX_TOKENS = 32
@@ -176,7 +177,7 @@ class Graphs:
         except RuntimeError as error:
             _log.warning(
                 "CUDA graphs are not used, so decoding is slower: %s",
-                " ".join(str(error).split())[:300],
+                one_line(error),
             )
             self._works = False
             self._caches.clear()

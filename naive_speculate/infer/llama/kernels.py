@@ -6,6 +6,7 @@ the same for certain only if a row's result does not depend on the other rows.
 
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -50,7 +51,7 @@ def row_difference(bits: int | None = None) -> float:
     return max(float((logits - alone).abs().max()) for logits in together)
 
 
-def _logits(model: object, tokens: torch.Tensor, ends: list[int]) -> torch.Tensor:
+def _logits(model: Any, tokens: torch.Tensor, ends: list[int]) -> torch.Tensor:
     """The logits of the tokens from the first of `ends` on, in passes that end at each."""
     cache = RaggedKVCache(len(tokens))
     parts = []
@@ -58,7 +59,7 @@ def _logits(model: object, tokens: torch.Tensor, ends: list[int]) -> torch.Tenso
         rows = cache.all_rows()
         rows.cache.require(_SHAPE, torch.float32, torch.device("cpu"))
         count = end - begin
-        parts.append(model.forward(tokens[:, begin:end], rows, count)[0])  # type: ignore[attr-defined]
+        parts.append(model.forward(tokens[:, begin:end], rows, count)[0])
         rows.advance(count)
     return torch.cat(parts[1:], dim=1)
 

@@ -60,7 +60,8 @@ class OnnxSession:
         not in the vocabulary."""
         cache = rows.cache
         with self._lock:
-            cache.split_values(self._value_parts)
+            if cache.value_parts != self._value_parts:  # rarely
+                cache.split_values(self._value_parts)
             if len(rows.indices) == 1 or rows.contiguous:
                 self._run(inputs, rows, outputs)
                 return

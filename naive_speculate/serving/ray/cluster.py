@@ -25,6 +25,7 @@ from ray.serve.schema import ApplicationStatus, LoggingConfig
 
 from naive_speculate.infer.threads import available_cores
 from naive_speculate.serving.ray.app import DEPLOYMENT, DecoderArgs, build
+from naive_speculate.text import one_line
 
 CONNECT_SECONDS = 5.0
 READY_SECONDS = 900.0  # most time for replicas to load their models
@@ -204,18 +205,13 @@ def _check_reachable(address: str) -> None:
         )
 
 
-def one_line(error: object) -> str:
-    """A message as one line of limited length."""
-    return " ".join(str(error).split())[:300]
-
-
 def _last_line(messages: Iterable[str]) -> str:
     lines = [line.strip() for message in messages for line in message.splitlines() if line.strip()]
     return (lines[-1] if lines else "Serve reports no reason")[:300]
 
 
 def _resources(message: str) -> str:
-    text = one_line(message)
+    text = " ".join(message.split())[:300]
     _, marker, rest = text.partition("Resources required for each replica: ")
     required = rest.partition(". Use")[0].replace("total resources available", "free are")
     return f"a replica needs {required}" if marker else text

@@ -37,10 +37,11 @@ from naive_speculate.serving.protocol import (
     Unavailable,
 )
 from naive_speculate.serving.ray.app import Refusal
-from naive_speculate.serving.ray.cluster import ClusterError, one_line, replicas_of
+from naive_speculate.serving.ray.cluster import ClusterError, replicas_of
 from naive_speculate.serving.requests import seeded
 from naive_speculate.serving.turns import TOO_MANY, Job, Turns, num_rows
 from naive_speculate.speculate.sequence import CancelFlag
+from naive_speculate.text import one_line
 
 MAX_TRIES = 3  # limits the replicas that a request can crash
 DIED = "The machine that decoded this run is gone. Run it again: the same seed gives the same text."

@@ -23,6 +23,8 @@ class AssistantDrafter(BatchDrafter):
     """
 
     title = "Assistant"
+    phrase = "the assistant"
+    role = "assistant"
     about = "A small model that attends to the target's own keys and values, made for Gemma 4."
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:

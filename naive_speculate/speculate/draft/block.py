@@ -27,6 +27,8 @@ class BlockDrafter(SlotDrafter):
     """
 
     title = "Block drafter"
+    phrase = "the block drafter"
+    role = "block"
     about = (
         "Drafts a whole window in one pass from the target's hidden states: DFlash, DFlash 2,"
         " DSpark, P-EAGLE or XPress."

@@ -66,6 +66,8 @@ class HeadDrafter(SlotDrafter):
     """
 
     title = "Draft head"
+    phrase = "the draft head"
+    role = "head"
     about = (
         "A small model that reads the target's own hidden states. Cheap and accurate: trained for"
         " this target."
@@ -246,6 +248,8 @@ class MtpDrafter(HeadDrafter):
     """
 
     title = "MTP layer"
+    phrase = "the MTP layer"
+    role = "mtp"
     about = (
         "The layer for the token after next that the model was trained with. No other drafter is"
         " needed where there is one."

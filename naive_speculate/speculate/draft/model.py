@@ -31,6 +31,8 @@ class ModelDrafter(SlotDrafter):
     `slots`: each row's index in the draft model's cache."""
 
     title = "Draft model"
+    phrase = "the draft model"
+    role = "draft"
     about = "A smaller model drafts. Suits every kind of text that it was trained on."
     drafts_trees = True
 

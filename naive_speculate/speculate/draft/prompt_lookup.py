@@ -43,6 +43,7 @@ class PromptLookupDrafter(CopyingDrafter):
     see `BatchDrafter`."""
 
     title = "Prompt lookup"
+    phrase = "prompt lookup"
     about = (
         "No model: copies what followed the last few words where they last appeared. For texts that"
         " repeat the prompt."

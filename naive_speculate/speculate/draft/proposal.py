@@ -92,6 +92,8 @@ class BatchDrafter:
     # title, about: for menus: a name, and one line about what it drafts from and when to choose it
     title: str = ""
     about: str = ""
+    phrase: str = "the drafter"  # its name in a sentence
+    role: str = "target"  # which of the pair's models (`ModelPair.names`) it needs
     layers: tuple[
         int,
         ...,

@@ -35,6 +35,7 @@ class SuffixDrafter(CopyingDrafter):
     must match."""
 
     title = "Suffix decoding"
+    phrase = "suffix decoding"
     about = "No model: copies what most often followed similar text. For lists, code, quotations."
     new_index = SuffixIndex
 

@@ -28,6 +28,7 @@ class SuffixHeadDrafter(HeadDrafter):
     """
 
     title = "Suffix and head"
+    phrase = "suffix decoding with the head"
     about = "Copies where the text repeats itself, and asks the head elsewhere. For any text."
     drafts_trees = False
     copies_or_asks = True

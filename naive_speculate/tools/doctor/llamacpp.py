@@ -64,11 +64,13 @@ _REQUEST = re.compile(
     rf"(?:, *(?:mean|avg) (?:acc(?:ept(?:ance|ed)?)? )?len(?:gth)? *[=:] *([\d.]+))?|(?<!#){_RATES}"
 )
 _BENCH = re.compile(
-    r"(?<!\S)(\S{1,60})\s+pred=\s*(\d{1,9})\s+draft=\s*(\d{1,9})\s+acc=\s*(\d{1,9})\s+rate=\S+\s+tok/s=\s*(\d{1,9}(?:\.\d{1,9})?)"
+    r"(?<!\S)(\S{1,60})\s+pred=\s*(\d{1,9})\s+draft=\s*(\d{1,9})\s+acc=\s*(\d{1,9})"
+    r"\s+rate=\S+\s+tok/s=\s*(\d{1,9}(?:\.\d{1,9})?)"
 )
 _ROUND_NAMES = re.compile(
     r"(?:(?:n|num|total|draft|drafting|spec|speculative|verify|decoding)_)*"
-    r"(?:rounds|drafts|verifications|verify_ct|verify_steps|spec_steps)(?:_(?:n|num|ct|count|total))?"
+    r"(?:rounds|drafts|verifications|verify_ct|verify_steps|spec_steps)"
+    r"(?:_(?:n|num|ct|count|total))?"
 )
 """Other servers' names of the steps, in timings with llama.cpp's names."""
 _PRINTED = re.compile(r"\b(n_predict|n_drafted|n_accept) += +(\d+)\s*$", re.MULTILINE)

@@ -58,8 +58,8 @@ _LINE = re.compile(
 _START = re.compile(r"^(?:\S+[ :])?process_start_time_seconds[ \t]+([\d.e+]+)", re.MULTILINE)
 _CREATED = re.compile(r"spec_decode_\w+_created")
 _METRIC = re.compile(  # `llm.get_metrics()` of vLLM, as Python prints it
-    r"(?:Counter|Gauge|Vector)\(\s*name=(['\"])(?P<name>[a-z_]+:\w+)\1,\s*labels=(?P<labels>\{[^{}]*\}),"
-    r"\s*values?=(?P<value>\[[^\[\]]*\]|[-+.\w]+),?\s*\)"
+    r"(?:Counter|Gauge|Vector)\(\s*name=(['\"])(?P<name>[a-z_]+:\w+)\1,"
+    r"\s*labels=(?P<labels>\{[^{}]*\}),\s*values?=(?P<value>\[[^\[\]]*\]|[-+.\w]+),?\s*\)"
 )
 _RAPID = re.compile(
     r"rapid_mlx_spec_decode_(?P<name>attempts|accepts|drafted_by_depth|accepted_by_depth)_total"
@@ -68,7 +68,8 @@ _RAPID = re.compile(
 _RAPID_NAMES = {"attempts": "draft_tokens", "accepts": "accepted_tokens"}
 _POSITION = re.compile(r',?(?:[a-z]+_)?position="(\d{1,3})"')
 _COUNTER = re.compile(
-    r"spec_decode_(?:num_)?(drafts|draft(?:ed)?_tokens|emitted_tokens|accepted_tokens(?:_per_pos)?)(?:_total)?"
+    r"spec_decode_(?:num_)?"
+    r"(drafts|draft(?:ed)?_tokens|emitted_tokens|accepted_tokens(?:_per_pos)?)(?:_total)?"
 )
 _WINDOW = re.compile(r'speculative_config_info\{[^\n]*spec_num_tokens="([1-9]\d{0,3})"')
 _V0 = "vLLM's version 0 counts accepted tokens after a rejection too: {}"

@@ -38,7 +38,8 @@ ARITHMETIC = (
 
 _EXPERTS = re.compile(
     r"\b\d+(?:\.\d+)?[BT]-A\d+(?:\.\d+)?B\b|\b\d+x\d+B\b"
-    r"|\b(?:Mixtral|DeepSeek-(?:V[2-9]|R1(?!-Distill))|Kimi-K\d|gpt-oss|GLM-(?:4\.[5-9](?!V-Flash)|[5-9])|Llama-4|MiniMax-M\d|Qwen\d?-?MoE|OLMoE)[\w.-]*"
+    r"|\b(?:Mixtral|DeepSeek-(?:V[2-9]|R1(?!-Distill))|Kimi-K\d|gpt-oss|Llama-4|MiniMax-M\d"
+    r"|GLM-(?:4\.[5-9](?!V-Flash)|[5-9])|Qwen\d?-?MoE|OLMoE)[\w.-]*"
     r"|--enable-expert-parallel\b|\benable_expert_parallel['\"]?\s*[=:]\s*True"
     r"|\bn_expert\s*=\s*[1-9]\d*|\bnum_(?:local_)?experts['\"]?\s*[=:]\s*[1-9]\d*",
     re.IGNORECASE,

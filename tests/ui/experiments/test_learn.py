@@ -8,6 +8,7 @@ import pytest
 
 from naive_speculate import SamplingParams
 from naive_speculate.events import Event, EventKind, TokenProb
+from naive_speculate.events.steps import steps
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving import Request
 from tests.ui.drawn import drawn
@@ -18,7 +19,6 @@ from ui.experiments.lessons.find_examples import (
     OPEN,
     close_rejection,
     distance,
-    drafted_steps,
     full_step,
     probs,
     sampling_position,
@@ -156,7 +156,7 @@ def refusal(keep: float, q: float = 0.5) -> dict[str, float]:
 
 
 def test_steps_have_their_verdicts_and_one_teaches_that_accepts_two_rejects_and_discards_one():
-    first, second = drafted_steps(trace_of(judged(0, 2, 4), judged(1, 3, 3)))
+    first, second = steps(trace_of(judged(0, 2, 4), judged(1, 3, 3)))
     assert (first.num_accepted, first.before, first.rejected.text, first.added.text) == (
         2,
         0,

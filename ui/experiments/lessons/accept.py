@@ -2,15 +2,10 @@
 
 from collections.abc import Iterator
 
+from naive_speculate.events.steps import Step
 from naive_speculate.events.trace import Trace
 from ui.assets import render
-from ui.experiments.lessons.find_examples import (
-    OPEN,
-    DraftedStep,
-    close_rejection,
-    probs,
-    text_before,
-)
+from ui.experiments.lessons.find_examples import OPEN, close_rejection, probs, text_before
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts, spoken
 from ui.experiments.lessons.unchanged import OTHERS, rest_of
 from ui.labels import end_of, number, percent
@@ -35,7 +30,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     )
 
 
-def _data(trace: Trace, example: DraftedStep) -> Data:
+def _data(trace: Trace, example: Step) -> Data:
     guess, added = example.rejected, example.added
     assert guess is not None, "`close_rejection` ensures this"
     assert added is not None, "`close_rejection` ensures this"

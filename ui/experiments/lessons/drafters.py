@@ -32,18 +32,7 @@ from ui.experiments.lessons.lesson import (
     speedup,
 )
 
-IN_SENTENCES = {
-    "model": "the draft model",
-    "head": "the draft head",
-    "block": "the block drafter",
-    "mtp": "the MTP layer",
-    "assistant": "the assistant",
-    "suffix": "suffix decoding",
-    "suffix+head": "suffix decoding with the head",
-    "prompt_lookup": "prompt lookup",
-}
-"""The drafters in the order of the steps, in sentences."""
-NAMES = {name: DRAFTERS[name].title.lower() for name in IN_SENTENCES}
+NAMES = {name: (drafter.title or name).lower() for name, drafter in DRAFTERS.items()}
 _CRY = (
     '"Run, run, as fast as you can! You cannot catch me, I am the gingerbread man!" said the'
     " gingerbread man to the "
@@ -112,7 +101,7 @@ def _paces(data: Data, drafter: str) -> str:
 def _winner(data: Data, text: str, names: Iterable[str]) -> str:
     """The fastest of these drafters on a text with its speedup; plain decoding if it is, or if
     it is a draw with it."""
-    gains = {IN_SENTENCES[name]: _gain(data, name, text) for name in names}
+    gains = {DRAFTERS[name].phrase: _gain(data, name, text) for name in names}
     most = max(gains.values())
     if most < 1 - DRAW:
         return "plain decoding"

@@ -6,11 +6,10 @@ are resampled, and a step if some draft tokens are accepted before one is reject
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
+from naive_speculate.events.steps import Step, steps
 from naive_speculate.events.trace import Trace
-from ui.explain.why import JUDGED
 
 OPEN = (0.3, 0.7)  # range of p/q in which a verdict is close
 SEEN = 0.03  # least probability whose bar is visible
@@ -19,25 +18,6 @@ THIRD = 1 / 3
 ABOUT_A_THIRD = (0.2, 0.5)
 KEPT = 2
 CHOICES = 3  # least number of likely tokens for a picture of distributions
-
-
-@dataclass(frozen=True, slots=True)
-class DraftedStep:
-    """One step of a run: its number from 0, the verdicts on its draft tokens, the target's own
-    token (None if the text ended before), and how many tokens had been generated before it."""
-
-    number: int
-    drafts: list[Event]
-    added: Event | None
-    before: int
-
-    @property
-    def num_accepted(self) -> int:
-        return sum(event.kind == EventKind.ACCEPTED for event in self.drafts)
-
-    @property
-    def rejected(self) -> Event | None:
-        return next((event for event in self.drafts if event.kind == EventKind.REJECTED), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +36,7 @@ class SamplingPosition:
         return ABOUT_A_THIRD[0] <= self.share <= ABOUT_A_THIRD[1]
 
 
-def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
-    """The steps of a run that made a token, in order."""
-    before = 0
-    tokens = (
-        event for event in trace if event.kind in (*JUDGED, EventKind.RESAMPLED, EventKind.BONUS)
-    )
-    for number, events in groupby(tokens, key=lambda event: event.step or 0):
-        step = list(events)
-        drafts = [event for event in step if event.kind in JUDGED]
-        added = next((event for event in step if event.kind not in JUDGED), None)
-        done = DraftedStep(number, drafts, added, before)
-        yield done
-        before += done.num_accepted + (added is not None)
-
-
-def close_rejection(trace: Trace, excluded: Collection[str] = ()) -> DraftedStep | None:
+def close_rejection(trace: Trace, excluded: Collection[str] = ()) -> Step | None:
     """The step with the most visible close rejection: p/q between 0.3 and 0.7, both large enough
     to be visible but far from certain, and not among the `excluded` tokens."""
 
@@ -87,24 +52,24 @@ def close_rejection(trace: Trace, excluded: Collection[str] = ()) -> DraftedStep
 
     rejections = [
         (step.rejected, step)
-        for step in drafted_steps(trace)
+        for step in steps(trace)
         if step.rejected and step.added and step.added.text
     ]
     close = [(draft.draft_prob or 0, step) for draft, step in rejections if teaches(draft)]
     return max(close, key=lambda pair: pair[0], default=(0, None))[1]
 
 
-def full_step(trace: Trace, followed_by: int) -> DraftedStep | None:
+def full_step(trace: Trace, followed_by: int) -> Step | None:
     """The most instructive step: at least two draft tokens accepted, one rejected and resampled,
     preferably one discarded, and so many steps after it."""
-    every = list(drafted_steps(trace))
+    every = list(steps(trace))
     candidates = every[: max(0, len(every) - followed_by)]
     whole = (
         step for step in candidates if step.rejected and step.num_accepted >= KEPT and step.added
     )
     return max(
         whole,
-        key=lambda step: (len(step.drafts) > step.num_accepted + 1, step.num_accepted),
+        key=lambda step: (len(step.verdicts) > step.num_accepted + 1, step.num_accepted),
         default=None,
     )
 
@@ -131,8 +96,8 @@ def judged_positions(
     """The position of every judged draft token, with the target's and the draft's most probable
     tokens there."""
     prompt = (trace.started and trace.started.prompt_token_ids) or []
-    for step in drafted_steps(trace):
-        for at, event in enumerate(step.drafts, start=step.before):
+    for step in steps(trace):
+        for at, event in enumerate(step.verdicts, start=step.before):
             if event.kind != EventKind.DISCARDED and event.target_top and event.draft_top:
                 share = distance(probs(event.target_top), probs(event.draft_top))
                 before = SamplingPosition(

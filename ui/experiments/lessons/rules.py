@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
+from naive_speculate.events.steps import Step, steps
 from naive_speculate.speculate.verify.typical import TypicalAcceptanceSampler
 from naive_speculate.theory import expected_accepted
 from ui.charts.figures import ACCEPTED, DRAFT, MUTED, REJECTED, TARGET, Figure
-from ui.experiments.lessons.find_examples import DraftedStep, drafted_steps, probs
+from ui.experiments.lessons.find_examples import probs
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, bar_chart
 from ui.labels import number, percent
 
@@ -46,7 +47,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     runs = trial.sampled(TEXTS, num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True, **changes)
     for done in range(1, TEXTS + 1):
         yield Progress(f"Decoding text {done} of {TEXTS} …")
-        for step in drafted_steps(next(runs)):
+        for step in steps(next(runs)):
             _add(step, shares, windows)
     if not windows:
         yield Progress("Nothing was drafted. Try another prompt.")
@@ -61,10 +62,8 @@ def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Done.", data)
 
 
-def _add(
-    step: DraftedStep, shares: dict[str, list[float]], windows: list[tuple[float, float]]
-) -> None:
-    judged = [draft for draft in step.drafts if draft.target_top and draft.draft_top]
+def _add(step: Step, shares: dict[str, list[float]], windows: list[tuple[float, float]]) -> None:
+    judged = [draft for draft in step.verdicts if draft.target_top and draft.draft_top]
     if len(judged) < K:  # a shorter window at the end of a text
         return
     ratios = [(draft.target_prob or 0.0) / (draft.draft_prob or 1.0) for draft in judged]

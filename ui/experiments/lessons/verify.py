@@ -7,9 +7,10 @@ from markupsafe import Markup
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.drawing import step_svg
+from naive_speculate.events.steps import Step, steps
 from naive_speculate.events.trace import Trace
 from ui.assets import render, variable
-from ui.experiments.lessons.find_examples import DraftedStep, drafted_steps, full_step, text_before
+from ui.experiments.lessons.find_examples import full_step, text_before
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, parts, spoken
 from ui.labels import count, end_of
 
@@ -34,15 +35,13 @@ def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("No step both accepted and rejected draft tokens. Try another prompt.")
 
 
-def _data(trace: Trace, example: DraftedStep) -> Data:
-    steps = [
-        step for step in drafted_steps(trace) if 0 <= step.number - example.number <= FOLLOWING
-    ]
+def _data(trace: Trace, example: Step) -> Data:
+    shown = [step for step in steps(trace) if 0 <= step.number - example.number <= FOLLOWING]
     return {
         "before": end_of(text_before(trace, example.before)),
         "rounds": [
-            {"drafts": [*map(_token, step.drafts)], "added": step.added and _token(step.added)}
-            for step in steps
+            {"drafts": [*map(_token, step.verdicts)], "added": step.added and _token(step.added)}
+            for step in shown
         ],
         "tokens": trace.metrics.num_generated_tokens,
         "passes": trace.metrics.num_spec_steps,
