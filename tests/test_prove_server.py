@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.text import Text
 
 from naive_speculate import load_pair
 from naive_speculate.__main__ import main
@@ -266,10 +267,12 @@ def test_a_server_without_completions_is_refused_and_one_that_never_ends_leaves_
 def test_a_stopped_run_is_undecided_and_continues_from_its_file(serving, prove, tmp_path):
     work, server = ["--work", str(tmp_path / "work.jsonl"), "--samples", "30"], serving()
     status, said = prove(server, "--max-requests", "1")  # before anything was sampled
-    assert (status, "0 of 0 tests of token frequencies.\n" in said) == (3, True)
+    assert (status, "0 of 0 tests of token frequencies differ.\n" in said) == (3, True)
     status, said = prove(server, *work, "--max-requests", "10")
     assert status == 3
     assert "Undecided: no difference found so far, but it stopped after 10 requests" in said
+    assert "more tests have too few samples" in said
+    assert " 0.000 to 1.000 " not in said  # the interval of a test without samples
     before = server.num_requests
     status, found = prove(server, *work, "--json")
     assert status == 0
@@ -320,6 +323,16 @@ def test_the_page_fits_80_columns(serving, prove, monkeypatch):
     assert all(len(row) <= 80 and "…" not in row for row in rows)
     assert all(row.split()[-1].startswith(("0.", "1.")) for row in rows[1:])
     assert "a bias in them from" in said
+
+
+def test_in_a_terminal_a_line_breaks_between_words(serving, prove, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    _, said = prove(serving(), "--samples", "12", "--concurrency", "16")
+    lines = [line.rstrip() for line in Text.from_ansi(said).plain.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("  A correct server raises any alarm") for line in lines)
+    assert any(line.endswith("(Holm, 9") and len(line) < 80 for line in lines)
 
 
 def test_a_recorded_answer_may_have_any_line_separator(tmp_path):

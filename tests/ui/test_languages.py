@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from naive_speculate.tools.doctor.rules import COUNTS, RULES
 from ui.assets import LANGUAGES, ROOT
 from ui.experiments import sweep
 from ui.experiments.learn import _MARKDOWN, LESSONS, read_labels, read_steps
@@ -341,6 +342,16 @@ def test_every_text_of_the_page_is_in_the_tables():
     ]
     missing = [text for text in said if not all(piece in known for piece in pieces(text))]
     assert missing == []
+
+
+def test_what_the_doctor_says_of_each_engine_s_rule_and_counts_is_in_the_tables():
+    said = [
+        sentence
+        for text in (*RULES.values(), *COUNTS.values())
+        for sentence in re.split(r"(?<=\.) (?=[A-Z])", text)
+    ]
+    assert len(said) > 10
+    assert [sentence for sentence in said if sentence not in table(CODES[0])] == []
 
 
 def test_the_tables_have_the_same_texts_and_none_that_the_page_no_longer_has():

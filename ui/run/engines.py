@@ -15,9 +15,12 @@ from naive_speculate.speculate.verify import VerifyStrategy
 from naive_speculate.theory import expected_accepted
 
 RULES = {
-    "ratio": ("min(p, q)", "transformers; vLLM and llama.cpp with drawn drafts"),
-    "block": ("block verification", "vLLM, as an option: whole windows, no α"),
-    "favourite": ("p(argmax q)", "llama.cpp, vLLM and TensorRT-LLM by default"),
+    "ratio": (
+        "min(p, q)",
+        "transformers; vLLM, llama.cpp, SGLang and TensorRT-LLM with drawn drafts",
+    ),
+    "block": ("block verification", "vLLM and SGLang, as an option: whole windows, no α"),
+    "favourite": ("p(argmax q)", "llama.cpp, vLLM, TensorRT-LLM and SGLang by default"),
     "match": ("p · q", "mlx-lm"),
 }
 """Each rule's acceptance at a position, and the engines that have it."""

@@ -1,7 +1,7 @@
 """Sample matching: a draft token is accepted if the target's own draw is the same token.
 
-The rule of mlx-lm (`speculative_generate_step`), of llama.cpp's default
-(`common_sampler_sample_and_accept_n`), and of prompt lookup in both.
+The rule of mlx-lm (`speculative_generate_step`), and of llama.cpp
+(`common_sampler_sample_and_accept_n`) for its default drafts and its n-grams.
 """
 
 import torch

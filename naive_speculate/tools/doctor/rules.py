@@ -3,20 +3,32 @@
 
 _GREEDY = "At temperature 0 it accepts the target's most probable token."
 _COMPARES = "draws the target's own token and accepts a draft that is equal"
+_AFTER_END = (
+    "{} counts draft tokens that were accepted after the end of an answer, so short answers look"
+    " better than they are."
+)
 RULES = {
     "vLLM": (
         "vLLM accepts a draft token with probability min(1, p ÷ q). Its default drafts are the"
-        " drafter's most probable tokens, with q = 1: then α is the mean of p(draft)."
+        " drafter's most probable tokens, with q = 1: then α is the mean of p(draft). Its option"
+        " draft_sample_method draws them instead."
     ),
     "llama.cpp": (
         f"llama.cpp {_COMPARES}: α is the mean of p(draft). With probabilistic"
-        " drafts (spec-draft-sampling) it accepts with probability min(1, p ÷ q)."
+        " drafts (spec-draft-sampling; draft models and MTP layers only) it accepts with"
+        " probability min(1, p ÷ q)."
     ),
     "SGLang": (
         "SGLang accepts a draft token with probability p(draft), unless its accept thresholds are"
-        " lowered; on a CPU it accepts the target's most probable token only (0.5.23)."
+        " lowered. With speculative-use-rejection-sampling it draws drafts and accepts with"
+        " probability min(1, p ÷ q). On a CPU or an Intel GPU, and on an AMD GPU without that"
+        " option, it accepts the target's most probable token only (0.5.23)."
     ),
-    "TensorRT-LLM": f"TensorRT-LLM {_COMPARES}: α is the mean of p(draft).",
+    "TensorRT-LLM": (
+        f"TensorRT-LLM {_COMPARES}: α is the mean of p(draft). With use_rejection_sampling, and"
+        " with a separate draft model that gives its logits, it accepts with probability"
+        " min(1, p ÷ q)."
+    ),
     "mlx-lm": (
         f"mlx-lm {_COMPARES}. Its drafts are drawn too: α is the mean of Σ p·q, below Σ min(p, q)."
     ),
@@ -33,9 +45,11 @@ RULES = {
     ),
 }
 COUNTS = {
-    "llama.cpp": (
-        "llama.cpp counts draft tokens that were accepted after the end of an answer, so short"
-        " answers look better than they are."
+    "llama.cpp": _AFTER_END.format("llama.cpp"),
+    "vLLM": _AFTER_END.format("vLLM"),
+    "SGLang": (
+        "SGLang's accept rate counts draft tokens that were accepted after the end of an answer;"
+        " the accept length of a response does not (0.5.23)."
     ),
     "mlx-vlm": (
         "mlx-vlm counts draft tokens that were accepted after the end of a reply: in the reply,"

@@ -6,12 +6,13 @@ from enum import IntEnum
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from naive_speculate.goodness import POWER, smallest_bias
 from naive_speculate.tables import table
 from naive_speculate.text import visible
-from naive_speculate.tools.prove.evidence import ERROR_RATE, NEAR_TIE, Evidence, Finding
+from naive_speculate.tools.prove.evidence import ERROR_RATE, NEAR_TIE, Evidence, Finding, Greedy
 from naive_speculate.tools.prove.plan import Cost
 
 _SHOWN = 12
@@ -51,7 +52,7 @@ class Drafted:
             "of steps with drafts (the server states no logprobs there; they were requested by"
             " prefix)"
             if self.known
-            else "that may be drafted (the first token never is)"
+            else "that may be drafted (all but the first, which most engines do not draft)"
         )
         outcome = (
             "no bias could be found in them"
@@ -127,7 +128,11 @@ class Report:
         """Print the page."""
 
         def say(text: str, style: str = "") -> None:
-            console.print(Text(text, style), soft_wrap=True)
+            words = text.lstrip()
+            if console.is_terminal:  # a line breaks between words, and keeps its indentation
+                console.print(Padding(Text(words, style), (0, 0, 0, len(text) - len(words))))
+            else:
+                console.print(Text(text, style), soft_wrap=True)
 
         settings, greedy, cost = self.settings, self.greedy, self.cost
         say("Tested", "bold")
@@ -139,24 +144,18 @@ class Report:
         say(f"  {self.num_answers} completions at temperatures 0 and {temperatures}: {ways}")
         say("What differs", "bold")
         differing = [finding for finding in self.findings if finding.differs]
-        shown = "; the most significant:" if self.findings else "."
-        say(f"  {len(differing)} of {len(self.findings)} tests of token frequencies{shown}")
-        rows = [_row(finding) for finding in self.findings[:_SHOWN]]
-        styles = ["bold red" if finding.differs else "" for finding in self.findings[:_SHOWN]]
-        shown_table = table(rows, left=["test"], styles=styles, box=None, padding=(0, 1, 0, 0))
-        console.print(shown_table, soft_wrap=False)
-        say("  T: temperature; p: adjusted; finds: from which bias on, with 90% power")
-        say(
-            f"  {greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts}"
-            " texts are less probable than the most probable one by more than a near tie"
-            f" ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}. The texts of"
-            f" {greedy.num_parted} prompts are not all the same."
-            + (
-                f" {greedy.num_left_out} more are left out, as their probabilities are not known."
-                if greedy.num_left_out
-                else ""
-            )
-        )
+        tested = [finding for finding in self.findings if finding.fit.degrees]
+        shown = "; the most significant:" if tested else "."
+        say(f"  {len(differing)} of {len(tested)} tests of token frequencies differ{shown}")
+        if tested:
+            rows = [_row(finding) for finding in tested[:_SHOWN]]
+            styles = ["bold red" if finding.differs else "" for finding in tested[:_SHOWN]]
+            shown_table = table(rows, left=["test"], styles=styles, box=None, padding=(0, 1, 0, 0))
+            console.print(shown_table, soft_wrap=False)
+            say("  T: temperature; p: adjusted; finds: from which bias on, with 90% power")
+        if few := len(self.findings) - len(tested):
+            say(f"  {few} more tests have too few samples.")
+        say(f"  {greedy_words(greedy)}")
         say("How certain", "bold")
         say(
             f"  A correct server raises any alarm with probability {ERROR_RATE:g} at most (Holm,"
@@ -176,6 +175,20 @@ class Report:
             + (f"; {cost.stopped}." if cost.stopped else ".")
         )
         say(self.verdict, "bold")
+
+
+def greedy_words(greedy: Greedy) -> str:
+    """What was compared of the greedy texts, and what differs."""
+    left_out = f"{greedy.num_left_out} more are left out, as their probabilities are not known."
+    parted = f"The texts of {greedy.num_parted} prompts are not all the same."
+    said = [
+        f"{greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts} texts"
+        " are less probable than the most probable one by more than a near tie"
+        f" ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}.",
+        *([parted] if greedy.num_parted else []),
+        *([left_out] if greedy.num_left_out else []),
+    ]
+    return " ".join(said)
 
 
 def _row(finding: Finding) -> dict[str, str]:
