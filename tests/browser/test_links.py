@@ -203,7 +203,9 @@ def test_lecture_mode_is_led_by_keys_and_back_and_forward_lead_from_tab_to_tab_t
     assert page.evaluate(size) > 1.2 * small
     page.set_viewport_size({"width": 1024, "height": 768})
     expect(page.locator("#prompt textarea")).to_be_in_viewport()
+    page.locator("#prompt textarea").fill("once upon a time " * 200)
     page.wait_for_function(ABOVE_THE_BAR)
+    page.locator("#prompt textarea").blur()
     assert page.locator(".ns-legend").evaluate(
         "(legend) => legend.scrollWidth <= legend.clientWidth"
     )

@@ -194,18 +194,29 @@ COUNTS = script("counts")
 SHIFTS = script("shifts")
 
 
+STEP_IN_SIGHT = """() => {
+    const edges = (name) => document.querySelector(name).getBoundingClientRect();
+    const lowest = innerWidth > 560 ? innerHeight : edges(".ns-go").top;
+    return edges("#prompt").top > 0 && edges(".ns-drawing").top > edges("#prompt").bottom &&
+      edges(".ns-buttons").bottom <= lowest;
+}"""
+OVERFLOWS = "(prompt) => prompt.scrollHeight > prompt.clientHeight"
+
+
 @pytest.mark.parametrize("language", ["en", "es", "zh"])
-def test_a_phone_shows_the_whole_step_and_its_buttons_above_the_bar_with_run(open_page, language):
+def test_the_whole_step_and_its_buttons_are_in_sight_however_long_the_prompt_is(
+    open_page, language
+):
     page = open_page(f"?lang={language}", width=390, height=844)
     page.locator(".ns-drawing svg").wait_for()
-    assert becomes(
-        page,
-        """() => {
-            const edges = (name) => document.querySelector(name).getBoundingClientRect();
-            return edges("#prompt").top > 0 && edges(".ns-drawing").top > edges("#prompt").bottom &&
-              edges(".ns-buttons").bottom <= edges(".ns-go").top;
-        }""",
-    )
+    assert becomes(page, STEP_IN_SIGHT)
+    page.locator("#prompt textarea").fill("once upon a time " * 200)
+    assert page.locator("#prompt textarea").evaluate(OVERFLOWS)
+    for width, height in ((390, 844), (1024, 768), (1440, 900)):
+        page.set_viewport_size({"width": width, "height": height})
+        for motion in ("reduce", "no-preference"):
+            page.emulate_media(reduced_motion=motion)
+            assert becomes(page, STEP_IN_SIGHT), (width, motion)
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
