@@ -16,6 +16,11 @@ from naive_speculate.events.event import Event, EventKind
 _NO_DIFFERENCE = 0.005
 
 
+def two(share: float) -> str:
+    """A share with two digits, a half rounded up, as the page rounds."""
+    return f"{math.floor(share * 100 + 0.5) / 100:.2f}"
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedAcceptance:
     """Expected and observed acceptance of a run's draft tokens."""
@@ -45,18 +50,26 @@ class ExpectedAcceptance:
         """The observed α: accepted ÷ judged."""
         return self.kept / self.judged
 
+    @property
+    def spread(self) -> str:
+        """The exact α and its deviation in digits."""
+        width = self.deviation
+        return f"{two(self.alpha)} ± {f'{max(0.001, width):.3f}' if width < 0.005 else two(width)}"
+
     def __str__(self) -> str:
-        """One sentence."""
+        """One sentence, without its full stop."""
         if not self.one_by_one:
             return (
-                f"judged one by one, this draft's α would be {self.alpha:.2f}; windows are judged"
-                " as a whole"
+                f"Judged one by one, this draft's α would be {two(self.alpha)}; block verification"
+                " judges the window as a whole"
             )
         if self.variance <= 0:
-            return f"this draft's α is {self.alpha:.2f}, with nothing random"
+            return f"This draft's exact α is {two(self.alpha)}; nothing here is random"
+        off = (self.observed - self.alpha) / self.deviation
+        luck = f"{'a little' if abs(off) < 2 else 'much'} {'good' if off > 0 else 'bad'} luck"
         return (
-            f"this draft's α is {self.alpha:.2f} ± {self.deviation:.2f}; observed"
-            f" {self.observed:.2f}"
+            f"This draft's exact α is {self.spread}; observed {two(self.observed)},"
+            f" {'as expected' if abs(off) < 1 else luck}"
         )
 
 

@@ -54,6 +54,11 @@ class Metrics:
     # seconds from the run's start to the end of the step that gave the first token
     time_to_first_token: float | None = None
 
+    @property
+    def num_judged(self) -> int:
+        """Draft tokens that were accepted or rejected."""
+        return self.num_accepted_draft_tokens + self.num_rejected_draft_tokens
+
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
         return asdict(self)
@@ -108,11 +113,10 @@ class Summary:
         """The figures so far; takes time proportional to the longest window, not to the number
         of events."""
         m = replace(self._counts, acceptance_histogram=list(self._counts.acceptance_histogram))
-        judged = m.num_accepted_draft_tokens + m.num_rejected_draft_tokens
         if m.num_draft_tokens:
             m.draft_acceptance_rate = m.num_accepted_draft_tokens / m.num_draft_tokens
-        if judged:
-            m.alpha = m.num_accepted_draft_tokens / judged
+        if m.num_judged:
+            m.alpha = m.num_accepted_draft_tokens / m.num_judged
         if m.num_spec_steps:
             m.mean_acceptance_length = (
                 m.num_accepted_draft_tokens + m.num_spec_steps

@@ -48,10 +48,9 @@ def _shown(own: Iterable[Span], tag: str = "") -> Iterator[str]:
 def _figures(metrics: Metrics) -> str:
     parts = [f"{metrics.num_generated_tokens:,} tokens in {metrics.num_spec_steps:,} target passes"]
     if metrics.alpha is not None:
-        judged = metrics.num_accepted_draft_tokens + metrics.num_rejected_draft_tokens
-        accepted = metrics.num_accepted_draft_tokens
         parts.append(
-            f"{accepted:,} of {judged:,} judged draft tokens accepted (α = {metrics.alpha:.2f})"
+            f"{metrics.num_accepted_draft_tokens:,} of {metrics.num_judged:,} judged draft tokens"
+            f" accepted (α = {metrics.alpha:.2f})"
         )
     if metrics.tokens_per_second is not None:
         parts.append(f"{metrics.tokens_per_second:,.0f} tokens/s")

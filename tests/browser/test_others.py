@@ -203,8 +203,7 @@ def test_every_part_says_the_same_of_a_run_that_is_cut_off_and_shows_one_of_tran
     expect(page.locator(".ns-sentence")).to_contain_text(fates)
     share, note = tile(page, 1)
     assert note.startswith(fates)
-    judged = metrics.num_accepted_draft_tokens + metrics.num_rejected_draft_tokens
-    assert f"α = {metrics.alpha:.2f} of {judged} judged positions" in note
+    assert f"α = {metrics.alpha:.2f} of {metrics.num_judged} judged positions" in note
     expect(page.locator("#chart-acceptance")).to_have_attribute(
         "aria-label", re.compile(rf" draft tokens accepted: {share}$")
     )

@@ -776,6 +776,15 @@ def test_two_runs_of_mtp_bench_give_a_speedup():
         read(plain)
 
 
+def test_one_step_whose_own_token_the_limit_cut_off_is_a_step_and_an_end_inside_one_is_none():
+    details = {"accepted_prediction_tokens": 5, "rejected_prediction_tokens": 0}
+    answer = {"usage": {"completion_tokens": 6, "completion_tokens_details": details}}
+    assert read(json.dumps(answer)).num_steps == 1
+    line = "story pred= {} draft= 40 acc= 30 rate=0.75 tok/s=50.0\n"
+    reading = read(line.format(50) + line.format(29))
+    assert (reading.num_steps, reading.num_after_end) == (19, 1)
+
+
 def test_other_bytes_are_decoded_and_compressed_ones_unpacked():
     words = "“k” = 3, 投机解码 🎉\n" * 3 + "plain words and more of them, as logs have\n" * 9
     framed = "\x01\0\0\0\0\0\0\x40 a line as docker keeps it\n" * 3

@@ -164,7 +164,7 @@ def test_the_figures_are_these():
     )  # after a rejection all is discarded
     assert figures.alpha == pytest.approx(2.3 / 3)
     assert figures.deviation == pytest.approx((0.25 + 0.16) ** 0.5 / 3)
-    assert str(figures) == "this draft's α is 0.77 ± 0.21; observed 0.67"
+    assert str(figures) == "This draft's exact α is 0.77 ± 0.21; observed 0.67, as expected"
     both = [*step(0, 0.5, kept=1), *step(0, 0.1, kept=0, row=1)]
     assert Trace(both).row(1).expected_acceptance.expected == pytest.approx(0.1)
     assert expected_acceptance(both).judged == 2
@@ -186,13 +186,13 @@ def test_what_says_nothing_has_no_figures():
 def test_luck_is_separated_from_skill_but_for_windows_judged_as_a_whole_and_greedy_decoding():
     block = decoded("block_verification").expected_acceptance
     assert not block.one_by_one
-    assert "judged as a whole" in str(block)
+    assert "judges the window as a whole" in str(block)
     greedy = decoded("block_verification", temperature=0).expected_acceptance
     assert greedy.one_by_one
     assert greedy.alpha == greedy.observed
-    assert "with nothing random" in str(greedy)
+    assert "nothing here is random" in str(greedy)
     trace, out = decoded(), io.StringIO()
-    view = TerminalView(Console(file=out, force_terminal=True, soft_wrap=True))
+    view = TerminalView(Console(file=out, force_terminal=True, soft_wrap=True, width=120))
     for event in trace:
         view.show(event)
     assert str(trace.expected_acceptance) in out.getvalue()

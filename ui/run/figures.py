@@ -4,13 +4,12 @@ They are the metrics of naive_speculate/events/metrics.py, with what the charts 
 An opened trace may claim anything, so numbers are bounded.
 """
 
-import math
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind
-from naive_speculate.events.expected import Expectation
+from naive_speculate.events.expected import Expectation, two
 from naive_speculate.events.steps import Step
 from ui.run.engines import EngineRules
 
@@ -81,32 +80,12 @@ class Figures:
         expected = self._expectation.figures
         if expected is None:
             return None
-        alpha, deviation, observed = expected.alpha, expected.deviation, expected.observed
         if not expected.one_by_one:
-            sentence = (
-                f"Judged one by one, this draft's α would be {two(alpha)}; block verification"
-                " judges the window as a whole"
-            )
-            note = f"Judged one by one it would be {two(alpha)}."
-            return {"alpha": alpha, "whole": True, "sentence": sentence, "note": note}
-        if not deviation:
-            sentence = f"This draft's exact α is {two(alpha)}; at temperature 0 there is no luck"
-            return {"alpha": alpha, "sentence": sentence, "note": ""}
-        off = (observed - alpha) / deviation
-        kind = "good" if off > 0 else "bad"
-        said = f"{'a little' if abs(off) < 2 else 'much'} {kind} luck"
-        width = f"{max(0.001, deviation):.3f}" if deviation < 0.005 else two(deviation)
-        sentence = (
-            f"This draft's exact α is {two(alpha)} ± {width}; observed {two(observed)},"
-            f" {'as expected' if abs(off) < 1 else said}"
-        )
-        note = f"Expected for this draft: {two(alpha)} ± {width}."
-        return {"alpha": alpha, "sentence": sentence, "note": note}
-
-
-def two(share: float) -> str:
-    """α and its deviation: two digits, rounded as in `ui.labels.percent`."""
-    return f"{math.floor(share * 100 + 0.5) / 100:.2f}"
+            note = f"Judged one by one it would be {two(expected.alpha)}."
+        else:
+            note = f"Expected for this draft: {expected.spread}." if expected.variance > 0 else ""
+        luck = {"alpha": expected.alpha, "sentence": str(expected), "note": note}
+        return luck if expected.one_by_one else luck | {"whole": True}
 
 
 def _of_step(step: Event, own: Step) -> dict[str, float]:

@@ -237,9 +237,8 @@ def speedup_of(run: ShownRun, *, asked: bool) -> dict[str, Any]:
 def acceptance(events: Sequence[Event]) -> dict[str, Any]:
     """How many judged draft tokens of a run were accepted, and whether it was cut off."""
     m = summarize(events)
-    judged = m.num_accepted_draft_tokens + m.num_rejected_draft_tokens
     cut = any(event.finish_reason == FinishReason.CANCELLED for event in events)
-    return {"accepted": m.num_accepted_draft_tokens, "judged": judged, "cut": cut}
+    return {"accepted": m.num_accepted_draft_tokens, "judged": m.num_judged, "cut": cut}
 
 
 def without_guide(run: ShownRun) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from naive_speculate.tools.doctor.reading import (
     numbers_in,
     per_second,
     rates_of,
+    steps_of,
 )
 
 _TIMINGS = Format(
@@ -134,11 +135,9 @@ def read_timings(text: str) -> Reading | None:
         rounds.append(name)
         steps = whole_number(timings[name], name) if name else None  # as counted
         if name is None and "predicted_n" in known:
-            # the tokens that were not draft tokens, nor the prefill's
-            steps = whole_number(timings["predicted_n"], "predicted_n") - accepted - 1
-            if drafted:
-                steps = _steps_of(steps)
-                after_end += steps is None
+            tokens = whole_number(timings["predicted_n"], "predicted_n")
+            steps = steps_of(tokens, accepted) if drafted else tokens - accepted - 1
+            after_end += steps is None
         parts.append(Part(accepted, drafted, steps))
     times = [
         (bool(timings.get("draft_n")), timings["predicted_ms"], timings["predicted_n"])
@@ -160,21 +159,15 @@ def read_timings(text: str) -> Reading | None:
 def read_mtp_bench(text: str) -> Reading | None:
     """The lines of mtp-bench.py, which prints the timings of some prompts by llama.cpp's server;
     None without drafts."""
-    parts, times = [], []
+    parts, times, after_end = [], [], 0
     for name, *numbers, speed in _BENCH.findall(text):
         tokens, drafted, accepted = map(int, numbers)
         if drafted:
-            parts.append(Part(accepted, drafted, max(tokens - accepted - 1, 0), category=name))
+            parts.append(Part(accepted, drafted, steps_of(tokens, accepted), category=name))
+            after_end += parts[-1].steps is None
         if float(speed):
             times.append((drafted > 0, 1000 * tokens / float(speed), tokens))
-    return _of_answers(_TIMINGS, parts, 0, **per_second(times)) if parts else None
-
-
-def _steps_of(difference: int) -> int | None:
-    """The steps of a request with drafts, from its tokens that were neither draft tokens nor the
-    prefill's; None if there are fewer than none, so that some draft tokens were accepted after the
-    end. At none, the limit cut off the only step's own token."""
-    return None if difference < 0 else max(difference, 1)
+    return _of_answers(_TIMINGS, parts, after_end, **per_second(times)) if parts else None
 
 
 def _of_answers(form: Format, parts: list[Part], after_end: int, **figures: Any) -> Reading:
@@ -233,7 +226,7 @@ def read_server_log(text: str) -> Reading | None:
             if length and float(length) > 1:
                 steps = round(accepted / (float(length) - 1))
             if not steps and generated is not None:
-                steps = _steps_of(generated - 1 - accepted)
+                steps = steps_of(generated, accepted)
                 after_end += steps is None
             parts.append(Part(accepted, int(proposed), steps))
             generated = None

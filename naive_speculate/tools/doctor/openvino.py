@@ -10,6 +10,7 @@ from naive_speculate.tools.doctor.reading import (
     histogram_of,
     rates_of,
     ratio,
+    steps_of,
 )
 
 _PRINT = Format(
@@ -90,15 +91,15 @@ def read_perf_metrics(text: str) -> Reading | None:
         accepted = run.get("MAIN accepted", run.get("DRAFT accepted"))
         if accepted is None or "MAIN generated" not in run:
             continue
-        steps = run["MAIN generated"] - 1 - accepted
+        steps = steps_of(run["MAIN generated"], accepted)
         drafted = run.get("MAIN draft", run.get("DRAFT draft", run.get("DRAFT generated")))
-        if steps > 1 and drafted:
+        if steps and steps > 1 and drafted:
             drafted = max(round(drafted * steps / (steps - 1)), accepted)
             notes[_LAST] = None
         else:
             drafted = None
             notes[_UNKNOWN] = None
-        parts.append(Part(accepted, drafted, steps if steps > 0 else None))
+        parts.append(Part(accepted, drafted, steps))
     unknown = tuple(note for note in notes if note == _UNKNOWN)
     derived = tuple(note for note in notes if note != _UNKNOWN)
     return _PERF.total(parts, derived=derived, unknown=unknown) if parts else None

@@ -173,6 +173,14 @@ class Format(NamedTuple):
         return Reading(*self, unknown=unknown, **fields | figures)
 
 
+def steps_of(tokens: int, accepted: int) -> int | None:
+    """The steps of a response with drafts: each gives one token of the target, and so does the
+    prompt. None if the response has too few tokens, so that some draft tokens were accepted after
+    its end. If none is left, its limit cut off the only step's own token."""
+    steps = tokens - 1 - accepted
+    return None if steps < 0 else max(steps, 1)
+
+
 def last_of_each(reports: Iterable[tuple[str, ...]], counters: slice) -> list[tuple[str, ...]]:
     """The last report of each set of growing counters: of processes that share a log, or of one
     that was restarted. A report continues the nearest earlier one of which no counter is larger."""

@@ -15,7 +15,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from naive_speculate.tools.doctor.json_objects import last_reports, objects, whole_number
-from naive_speculate.tools.doctor.reading import GIVEN, NO_HISTOGRAM, Format, Part, Reading, mean
+from naive_speculate.tools.doctor.reading import (
+    GIVEN,
+    NO_HISTOGRAM,
+    Format,
+    Part,
+    Reading,
+    mean,
+    steps_of,
+)
 from naive_speculate.tools.doctor.sglang import stated
 
 SOURCE = (
@@ -237,7 +245,7 @@ def read_counts(text: str) -> Reading | None:
         if kind.form.engine == "tabbyAPI":
             lines = [tuple(map(int, line)) for line in _LINE.findall(text)]
             parts += [
-                Part(accepted, drafted, _steps(tokens, accepted))
+                Part(accepted, drafted, steps_of(tokens, accepted))
                 for tokens, accepted, drafted in lines
                 if drafted
             ]
@@ -267,13 +275,8 @@ def _of_report(kind: _Kind, report: dict[str, Any], response: dict[str, Any]) ->
     )
     steps: int | None = counts.get(kind.steps)
     if tokens is not None and not kind.steps:
-        steps = _steps(whole_number(tokens, "completion_tokens"), accepted)
+        steps = steps_of(whole_number(tokens, "completion_tokens"), accepted)
     return Part(accepted, drafted, steps or None)
-
-
-def _steps(tokens: int, accepted: int) -> int | None:
-    """The steps of a response: each gives one token of the target, and so does the prompt."""
-    return max(tokens - 1 - accepted, 0) or None
 
 
 def read_benchmark(text: str) -> Reading | None:

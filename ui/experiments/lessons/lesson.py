@@ -172,7 +172,7 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
         "rounds": m.num_spec_steps,
         "drafted": m.num_draft_tokens,
         "kept": m.num_accepted_draft_tokens,
-        "judged": m.num_accepted_draft_tokens + m.num_rejected_draft_tokens,
+        "judged": m.num_judged,
         "kept_at": list(accumulate(m.acceptance_histogram[:0:-1]))[::-1],
         "speeds": [own / each for own, each in zip(paces, seconds, strict=True) if each],
         "tokens_a_pass": pace,
