@@ -47,7 +47,7 @@ SENTENCE = (
     " them all. Same output distribution, faster."
 )
 TABS = ("run", "explore", "learn")  # the tabs' names in links
-ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
+ELSEWHERE = ("run", "lesson", "room", "embed")
 """Query parameters of links that lead to something other than the home page."""
 FIRST_NEEDED = (
     "page",

@@ -115,8 +115,9 @@ export class Machine {
   }
 
   layout() {
-    const room = this.box.clientWidth / (lecturing() ? LARGER : 1);
-    return room > 1190 ? "large" : room > 840 ? "medium" : room > 560 ? "small" : "narrow";
+    const width = this.box.clientWidth;
+    const room = width / (lecturing() ? LARGER : 1);
+    return room > 1190 ? "large" : room > 840 ? "medium" : width > 560 ? "small" : "narrow";
   }
 
   drawing(step, layout) {

@@ -1,6 +1,6 @@
 // The race: the target alone and the target with drafts, on one clock, which is the x axis.
 
-import { Channel, finder, make, still, write } from "./dom.js";
+import { Channel, finder, still, svg, write } from "./dom.js";
 import { count, isGreedy } from "./format.js";
 import { explain, mine } from "./rooms.js";
 
@@ -93,7 +93,7 @@ class Race {
     if (!this.run) return;
     const share = this.state === "done" ? this.run.drafts.whole.time / this.scale : 0;
     this.result.style.setProperty("--end", share);
-    this.result.classList.toggle("ns-below", this.state !== "done" || (1 - share) * this.drafts.track.clientWidth < this.result.scrollWidth + 20);
+    this.result.classList.toggle("ns-below", this.state !== "done" || (1 - share) * this.drafts.track.getBoundingClientRect().width < this.result.scrollWidth + 20);
   }
 
   // The lanes' texts up to where they part and a little further; null while there is none without drafts.
@@ -174,7 +174,7 @@ class Lane {
     this.run = run;
     for (; run.upto[this.passes + 1]?.time <= clock; this.passes += 1) {
       const [{ time: from }, { time: to }] = run.upto.slice(this.passes);
-      this.track.append(make("i", { style: `--from: ${from}; --to: ${to}` }));
+      this.track.append(svg("rect", { style: `--from: ${from}; --to: ${to}` }));
     }
     const time = Math.min(clock, run.whole.time);
     write(this.numbers, run.outputs.length > 1 ? `${count(this.passes, "pass", "passes")} · ${time.toFixed(2)} s` : "");

@@ -39,7 +39,7 @@ HURRY = """() => {
 }"""
 LENGTHS = """() => [...document.querySelectorAll(".ns-lane")].map((lane) => {
     const track = lane.querySelector(".ns-track");
-    const right = track.querySelector("i:last-child").getBoundingClientRect().right;
+    const right = track.querySelector("rect:last-child").getBoundingClientRect().right;
     return (right - track.getBoundingClientRect().left) / track.clientWidth;
 })"""
 

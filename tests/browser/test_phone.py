@@ -11,14 +11,18 @@ from plotly.offline import get_plotlyjs
 from naive_speculate import Trace
 from tests.browser.steps import (
     TIP,
+    TWO_FRAMES,
     becomes,
     drawn,
     ended,
+    press,
     run,
     script,
     scrolls_sideways,
     see_chart,
 )
+from tests.browser.test_machine import HURRY
+from tests.browser.test_machine import shows as shows_step
 from tests.browser.test_roll import REDRAW, choose, refused
 from tests.programs import run_program
 from ui.assets import PLOTLY
@@ -241,6 +245,42 @@ def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_move
     expect(page.locator(TIP)).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator(TIP)).to_be_hidden()
+
+
+def little_moves(page: Page, measure: str = "shift") -> None:
+    """Since the last time; `shift` leaves out what an input in the half second before explains."""
+    page.evaluate(TWO_FRAMES)
+    assert page.evaluate(f"window.{measure}") < 0.02, page.evaluate("window.moved")
+    page.evaluate("window.rest()")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
+def test_little_moves_when_lecture_mode_opens_during_a_whole_run_and_from_step_to_step(
+    open_page, measuring, width, height
+):
+    size = {"width": width, "height": height}
+    page = open_page("?lecture=1", url=measuring, reduced_motion="no-preference", **size)
+    page.evaluate(SHIFTS)
+    page.locator(".ns-race[data-state=done]").wait_for()
+    page.locator(".ns-drawing svg").wait_for()
+    little_moves(page)
+
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile("^(?!.*lecture)"))
+    little_moves(page)
+    run(page, "Once upon a time there was a fox who")
+    page.locator(".ns-race[data-state=done]").wait_for()
+    page.locator("#stats .ns-sentence:not(:empty)").wait_for()
+    little_moves(page)
+
+    press(page, "To the start")
+    shows_step(page, 1)
+    little_moves(page, "shiftOfAll")
+    for step in (1, 2, 3):
+        press(page, "One step forward")
+        shows_step(page, step)
+        page.evaluate(HURRY)
+    little_moves(page, "shiftOfAll")
 
 
 def test_charts_have_the_theme_s_colours_no_width_scrolls_sideways_and_the_theme_is_remembered(

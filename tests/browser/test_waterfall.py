@@ -130,7 +130,7 @@ def test_ended_runs_are_measured_and_raced_a_stopped_one_when_asked_and_a_trace_
     expect(page.locator(".ns-result")).to_contain_text(
         re.compile(r"target passes instead of 32 · same text")
     )
-    passes = page.locator(".ns-lane[data-lane=plain] .ns-track i")
+    passes = page.locator(".ns-lane[data-lane=plain] .ns-track rect")
     expect(passes).to_have_count(32)  # the lane without drafts is the run that was measured
     saved = trace(page)
     assert saved.metrics.tokens_per_second

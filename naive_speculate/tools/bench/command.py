@@ -69,7 +69,8 @@ _WIDTH = 160  # of tables written to a file or a pipe
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="naive_speculate bench", description=__doc__)
+    says = "Compare this decoder with transformers' generation; measure a pair on your questions."
+    parser = Parser(prog="naive_speculate bench", description=says)
     add_models(parser)
     json_only = "print the numbers as JSON and nothing else on standard output"
     adder(parser)("--json", json_only, action="store_true")
