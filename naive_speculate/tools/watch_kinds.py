@@ -89,7 +89,7 @@ def passes_rotary_limit(model: Any, start: int, end: int) -> bool:
     """Whether a text that grew from `start` to `end` tokens passed the length at which LongRoPE's
     frequencies change.
 
-    There transformers (5.24) computes a plain text anew, and with drafts goes on with the cached
+    There transformers (5.24) computes a whole plain text again, and with drafts goes on with cached
     keys, so the text is another: findings/transformers-longrope-with-drafts-….
     """
     rope = getattr(_text(model), "rope_parameters", None) or {}
