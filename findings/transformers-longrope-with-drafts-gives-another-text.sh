@@ -73,7 +73,8 @@ as_described = True
 for kind in ROPES:
     for name, (prompt, tokens) in LENGTHS.items():
         equal = same(kind, prompt, tokens)
-        print(f"{kind:8s} from {prompt} to {prompt + tokens} tokens ({name:6s} {BORDER}): of {TEXTS} texts as plain", equal)
+        print(f"{kind:8s} from {prompt} to {prompt + tokens} tokens ({name:6s} {BORDER}):",
+              f"of {TEXTS} texts as plain", equal)
         drafted = [equal[way] for way in ("assistant", "itself", "prompt lookup")]
         as_described &= equal["no cache"] == TEXTS
         if kind == "longrope" and name == "across":
