@@ -12,6 +12,8 @@ from transformers import (
     GPT2LMHeadModel,
     MuseGlimmerAssistantConfig,
     MuseGlimmerAssistantModel,
+    Phi3Config,
+    Phi3ForCausalLM,
     SynthIDTextWatermarkingConfig,
     WatermarkingConfig,
 )
@@ -156,6 +158,26 @@ def test_greedy_text_that_drafts_change_is_called_lossy(options, lossy):
     """The model drafts for itself, so every draft token would be right."""
     model, ids = tiny_llama(2, 0), torch.tensor([PROMPT])
     more = {"max_new_tokens": 14, "pad_token_id": 0, "do_sample": False} | options
+    plain = model.generate(ids, attention_mask=torch.ones_like(ids), **more)[0, len(PROMPT) :]
+    trace = watch(model, model, PROMPT, **more)
+    assert (trace.token_ids != plain.tolist()) == lossy == trace.started.settings["lossy"]
+
+
+@pytest.mark.parametrize(("limit", "lossy"), [(4, False), (12, True), (40, False)])
+def test_a_text_that_drafts_change_where_longrope_changes_is_called_lossy(limit, lossy):
+    """The model drafts for itself, so every draft token would be right."""
+    rope = {"short_factor": [1.0] * 8, "long_factor": [1.0 + 2 * index for index in range(8)]}
+    rope |= {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": limit}
+    sizes = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64}
+    ends = dict.fromkeys(("eos_token_id", "bos_token_id")) | {"pad_token_id": 0}
+    torch.manual_seed(1)
+    config = Phi3Config(
+        **sizes, **ends, original_max_position_embeddings=limit, rope_parameters=rope
+    )
+    config.initializer_range = 0.4
+    model, ids = Phi3ForCausalLM(config).eval(), torch.tensor([PROMPT])
+    more = {"max_new_tokens": 20, "do_sample": False}
     plain = model.generate(ids, attention_mask=torch.ones_like(ids), **more)[0, len(PROMPT) :]
     trace = watch(model, model, PROMPT, **more)
     assert (trace.token_ids != plain.tolist()) == lossy == trace.started.settings["lossy"]

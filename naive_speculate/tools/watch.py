@@ -30,6 +30,7 @@ from naive_speculate.tools.watch_kinds import (
     counts_rejected,
     drafter_of,
     models_of,
+    passes_rotary_limit,
     window_of,
 )
 
@@ -104,12 +105,14 @@ def watch(
         )
     ended_at, tokens = recorder.seconds(), getattr(output, "sequences", output)[0]
     config = recorder.used_config()
+    settings = _settings(recorder, len(prompt), options)
+    settings["lossy"] |= passes_rotary_limit(model, len(prompt), len(tokens))
     started = Event(
         EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
         prompt_token_ids=prompt,
         prompt_texts=vocabulary.texts(prompt),
-        settings=_settings(recorder, len(prompt), options),
+        settings=settings,
         seed=seed,
         models=models_of(model, assistant_model, recorder.generator),
         device=str(model.device),

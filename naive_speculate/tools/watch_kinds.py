@@ -86,6 +86,18 @@ def counts_rejected(config: Any) -> bool:
     return guided or isinstance(config.watermarking_config, SynthIDTextWatermarkingConfig)
 
 
+def passes_rotary_limit(model: Any, start: int, end: int) -> bool:
+    """Whether a text that grew from `start` to `end` tokens passed the length at which LongRoPE's
+    frequencies change.
+
+    There transformers (5.24) computes a whole plain text again, and with drafts goes on with cached
+    keys, so the text is another: findings/transformers-longrope-with-drafts-….
+    """
+    rope = getattr(_text(model), "rope_parameters", None) or {}
+    limit = rope.get("original_max_position_embeddings")
+    return rope.get("rope_type") == "longrope" and limit is not None and start <= limit < end
+
+
 def _option(model: Any, options: Mapping[str, Any], name: str) -> Any:
     """An option of `generate`: given, or of the given generation configuration, or of the
     model's."""
