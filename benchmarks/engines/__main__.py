@@ -10,12 +10,14 @@ import platform
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from benchmarks.engines import models, smollm2
 from benchmarks.engines.compare import compared
+from benchmarks.engines.environments import EngineError
 from benchmarks.engines.report import write_report
 from benchmarks.engines.speed import speed
-from benchmarks.engines.trial import HERE, PARTS, EngineError, trial
+from benchmarks.engines.trial import HERE, PARTS, VERDICTS, trial
 
 ADAPTERS = {path.stem.strip("_").replace("_", "-"): path for path in sorted(HERE.glob("[!_]*_.py"))}
 RESULTS = HERE / "results"
@@ -32,7 +34,7 @@ def main() -> int:
     if unknown := [name for name in options.engines if name not in ADAPTERS]:
         parser.error(f"unknown engine {unknown[0]!r}; there are {', '.join(ADAPTERS)}")
     options.work.mkdir(parents=True, exist_ok=True)
-    if not (options.work / "models" / models.CLOSE / "draft-f16.gguf").exists():  # the last of them
+    if not (options.work / "models" / models.PERFECT / "draft-f16.gguf").exists():  # the last
         models.write(options.work / "models")
     real = options.work / "smollm2"
     if "speed" in options.only and not (real / "prompts.json").exists():
@@ -57,24 +59,41 @@ def tried(
     lines: list[str] = []
     status = 0
     for name, script in adapters.items():
-        path, real = results / f"{name}.json", options.work / "smollm2"
+        path = results / f"{name}.json"
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        places = (options.work / "models", options.work, options.smallest, options.only)
         try:
-            result = before | trial(script, *places, print)
-            if "speed" in options.only:
-                result["speed"] = speed(script, real, options.work, print)
+            result = before | measured(script, before, options)
             result.pop("failed", None)
         except EngineError as error:
-            result = {"failed": str(error), "versions": {}, "greedy": {}, "sampled": {}}
+            result = when() | {"failed": str(error), "versions": {}, "greedy": {}, "sampled": {}}
         line, changed = compared(name, before, result)
         print(line)
         lines, status = [*lines, line], status | changed
         if "failed" in result and "failed" not in (before or result):
             continue  # what was found before stays
-        result |= {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return lines, status
+
+
+def measured(script: Path, before: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """The parts of an engine's results that the command line names; verdicts of one version are
+    not mixed with those of another, and speeds have the versions and the date of their own trial.
+    """
+    parts = [part for part in options.only if part in VERDICTS]
+    versions = before.get("versions", {})
+    result: dict[str, Any] = {}
+    if parts or not versions:
+        places = (options.work / "models", options.work, options.smallest)
+        result = trial(script, *places, parts, versions, print) | when()
+    if "speed" in options.only:
+        own = speed(script, options.work / "smollm2", options.work, print)
+        result["speed"] = own and own | when()
+    return result
+
+
+def when() -> dict[str, str]:
+    """Today's date, and the machine."""
+    return {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
 
 
 def machine() -> str:

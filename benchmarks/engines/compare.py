@@ -2,10 +2,25 @@
 
 from typing import Any
 
+FULL = "T = 1, the target as draft"
+COPIES = ("plain", "prompt lookup", "tree of recycled tokens")  # ways without a draft model
+
 
 def biased(verdict: dict[str, Any]) -> bool:
     """Whether both sets of seeds say so."""
     return bool(verdict["biased"] and verdict["again"]["biased"])
+
+
+def whole(full: dict[str, int]) -> bool:
+    """Whether steps whose draft tokens are all accepted emit one more; the pass over the prompt may
+    be one without draft tokens."""
+    return full["passes"] <= full["least"] + 1
+
+
+def all_sampled(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The verdicts about samples, by setting and way."""
+    full = result.get("full_sampled", {})
+    return result.get("sampled", {}) | ({FULL: full} if full else {})
 
 
 def verdicts(result: dict[str, Any]) -> dict[str, str]:
@@ -15,7 +30,9 @@ def verdicts(result: dict[str, Any]) -> dict[str, str]:
         for way, own in result.get(part, {}).items():
             same = own["equal"] == own["texts"]
             cells[f"{way}, {name}"] = "equal" if same else "changed"
-    for setting, ways in result.get("sampled", {}).items():
+    for way, own in result.get("full", {}).items():
+        cells[f"{way}, all accepted"] = "a token more" if whole(own) else "no token more"
+    for setting, ways in all_sampled(result).items():
         for way, verdict in ways.items():
             cells[f"{way}, {setting}"] = "biased" if biased(verdict) else "right"
     return cells

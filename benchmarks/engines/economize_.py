@@ -20,7 +20,8 @@ ENGINE = Engine(
     ways=["draft model", "prompt lookup"],
     rule="Accepted with probability min(1, p/q) by its verifier “rejection”.",
     source="economize/decoding/verifiers.py:200, RejectionVerifier",
-    counts="Drafted and accepted tokens of each step, also those after the end of a text.",
+    counts="Drafted and accepted tokens of each step, also those after the end of a text. With "
+    "transformers 5.24.0 its generate ends with a ConfigError, so it is tried with 5.23.0.",
 )
 
 

@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["flashspec==0.3.1", "transformers==5.23.0", "torch==2.13.0", "numpy", "pydantic"]
+# dependencies = ["flashspec==0.3.1", "transformers==5.24.0", "torch==2.13.0", "numpy", "pydantic"]
 # ///
 """flashspec's lossless variant with a draft model, on a CPU."""
 

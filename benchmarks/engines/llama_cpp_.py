@@ -12,8 +12,9 @@ from serve import Answer, Ask, Engine, serve
 
 ENGINE = Engine(
     packages=["xllamacpp"],
-    ways=["draft model"],
-    rule="The most probable draft token is accepted if the target's own draw is the same token.",
+    ways=["draft model", "drawn drafts"],
+    rule="The most probable draft token is accepted if the target's own draw is the same token; "
+    "drawn drafts (--spec-draft-sampling probabilistic) with probability min(1, p/q).",
     source="common/speculative.cpp and common/sampling.cpp, common_sampler_sample_and_accept_n",
     counts="Accepted draft tokens after the end of the text are counted too.",
     top_p_first=True,
@@ -32,6 +33,7 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
             params.speculative.draft.mparams.path = f"{folder}/draft.gguf"
             params.speculative.draft.n_max = 3
+            params.speculative.draft.probabilistic = way == "drawn drafts"
         return xllamacpp.Server(params)
 
     def draw(ask: Ask) -> Answer:

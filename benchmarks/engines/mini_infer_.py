@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["mini-infer==0.2.5", "transformers==5.23.0", "torch==2.13.0", "numpy"]
+# dependencies = ["mini-infer==0.2.5", "transformers==5.24.0", "torch==2.13.0", "numpy"]
 # ///
 """mini-infer's speculative_step, and its engine as the control."""
 

@@ -3,7 +3,8 @@
 One folder has the target and the draft as safetensors in the Hub's layout (`target`, `draft`) and
 as GGUF files (`target.gguf`, `draft.gguf`, and in float16 `target-f16.gguf`, `draft-f16.gguf`).
 Sampled texts are tried with it: its draft is far from the target, so that a wrong rule shows. For
-greedy texts, the folder `close` in it has the same target with a draft that it often accepts.
+greedy texts, the folder `close` in it has the same target with a draft that it often accepts, and
+`perfect` the target as its own draft.
 """
 
 from pathlib import Path
@@ -17,7 +18,8 @@ VOCAB, WIDTH, HEADS, LAYERS = 16, 64, 2, 1
 END = 0  # ends a text
 ROPE_BASE = 10_000.0
 TOKENS = ["<e>", *(chr(97 + index) for index in range(VOCAB - 2)), "ab"]
-CLOSE = "close"
+PROMPT, GREEDY_TOKENS = [3, 5, 3, 5, 3], 24
+CLOSE, PERFECT = "close", "perfect"
 SHARE = 0.1  # of the close draft's weights, the part of the other draft: 74% of its favourites are
 # the target's, of the other one's 3%
 
@@ -30,6 +32,7 @@ def write(folder: Path) -> None:
             own.lerp_(other, SHARE)
     _write_pair(folder, target, draft)
     _write_pair(folder / CLOSE, target, close.half().float())
+    _write_pair(folder / PERFECT, target, target)
 
 
 def _write_pair(folder: Path, target: LlamaForCausalLM, draft: LlamaForCausalLM) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engines.compare import COPIES, FULL, all_sampled, whole
 from benchmarks.engines.compare import biased as _biased
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
@@ -15,7 +16,8 @@ engine's own plain texts; their draft model is close to the target, and three of
 favourites are the target's. The first four sampled tokens, with a draft model far from the target,
 are compared with exact probabilities, which come from enumerating this project's plain decoder over
 the same weights: a G-test with a false alarm rate of 0.1% per verdict. Each biased verdict was
-repeated with a second set of seeds.
+repeated with a second set of seeds. With a draft far from the target a window is rarely accepted
+whole, so the target is its own draft in one more column: the token after such a window shows there.
 The prompt with a repetition penalty was chosen so that a penalty that forgets all but its last
 token shows: that cell is a sensitive case, not a typical size of the bias.
 This page is made from `benchmarks/engines/results/`.
@@ -28,10 +30,13 @@ without the package registry, the other engines are tried all the same.
 KEYS = """
 “right”: no bias found; in brackets the smallest total variation that the test finds with 90%
 power. “**biased**”: the total variation from the target's distribution with its 95% interval.
-“–”: the engine has no such setting, or could not be tried; its sentence says why. Each sentence
-says what the engine does, the rule by which it accepts a draft token and the source line of that
-rule, what its own figure counts, what log-probabilities it gives with drafts (nothing, if the
-adapter reads none), and how to repeat the trial.
+“–”: the engine has no such setting, or could not be tried; its sentence says why. (The target as
+draft needs a draft model.) “not yet”: `make engines ENGINE="NAME --only full"` tries it.
+
+Each sentence says what the engine does, the rule by which it accepts a draft token and the source
+line of that rule, what its own figure counts, how many passes of the target a text takes whose
+draft tokens are all accepted (as the adapter or its own figures count them), what log-probabilities
+it gives with drafts (nothing, if the adapter reads none), and how to repeat the trial.
 """
 SPEEDS = """
 ## SmolLM2 with one draft
@@ -45,7 +50,8 @@ and with drafts, one after the other on a machine with other work: only the rati
 They are geometric means. “× its own plain” is the speed with drafts relative to the same engine's
 without. “Tokens per pass”: an adapter counts the passes of the target; llama.cpp's come from its
 accepted drafts. Engines that draft nothing in the pass over the prompt, as llama.cpp,
-openvino-genai and economize do, need one pass more.
+openvino-genai and economize do, need one pass more. A speed may be older than the verdicts: the
+last column has its versions and its date.
 """
 PER_PASS = ("per_pass", "our_per_pass")
 SAME = 1e-3  # log-probabilities that differ by less do so by rounding
@@ -62,7 +68,7 @@ def report(results: Path) -> str:
         path.stem: json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(results.glob("*.json"))
     }
-    settings = list(dict.fromkeys(name for one in engines.values() for name in one["sampled"]))
+    settings = list(dict.fromkeys(name for one in engines.values() for name in all_sampled(one)))
     penalty = "greedy, repetition penalty 1.3"
     heads = ["engine", "drafts", "greedy text = plain", penalty, *settings]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
@@ -84,7 +90,10 @@ def _only_sampled(one: dict[str, Any]) -> list[str]:
 def _row(name: str, one: dict[str, Any], way: str, settings: list[str]) -> list[str]:
     version = next(iter(one["versions"].values()), "")
     equal = [_equal(one.get(part, {}).get(way)) for part in ("greedy", "greedy_penalty")]
-    cells = [_cell(one["sampled"].get(setting, {}).get(way)) for setting in settings]
+    verdicts = all_sampled(one)
+    cells = [_cell(verdicts.get(setting, {}).get(way)) for setting in settings]
+    if way not in (*COPIES, "none") and "full_sampled" not in one and FULL in settings:
+        cells[settings.index(FULL)] = "not yet"
     return [f"{name} {version}".strip(), way, *equal, *cells]
 
 
@@ -111,13 +120,13 @@ def _sentence(name: str, one: dict[str, Any]) -> str:
     when = f"`make engines ENGINE={name}`, {one['date']}, {one['machine']}."
     if "failed" in one:
         return f"could not be tried: {one['failed']}. {when}"
-    versions = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
+    versions = _named(one["versions"])
     rule = f"{one['rule']} (`{one['source']}`)"
     if not one["sampled"]:
         return f"cannot be judged. {rule} {when} Versions: {versions}."
     biased = [
         f"{way} at {setting}"
-        for setting, verdicts in one["sampled"].items()
+        for setting, verdicts in all_sampled(one).items()
         for way, verdict in verdicts.items()
         if _biased(verdict)
     ]
@@ -131,7 +140,7 @@ def _sentence(name: str, one: dict[str, Any]) -> str:
     said = [f"does not follow the target with {', '.join(biased)}"] if biased else []
     said += [f"changes greedy texts with {', '.join(differs)}"] if differs else []
     said = said or ["was right in all that was tried"]
-    rest = [rule, one["counts"], *_figures(one)]
+    rest = [rule, one["counts"], *_figures(one), *_full(one)]
     not_greedy = {f"greedy, {way}": why for way, why in one.get("not_greedy", {}).items()}
     rest += [f"Left out: {what}. {why}" for what, why in (not_greedy | one["skips"]).items()]
     if one.get("top_p_first"):
@@ -156,11 +165,24 @@ def _figures(one: dict[str, Any]) -> list[str]:
     return said
 
 
+def _full(one: dict[str, Any]) -> list[str]:
+    """Passes of a text whose draft tokens are all accepted."""
+    said: dict[str, list[str]] = {}
+    for way, own in one.get("full", {}).items():
+        passes = f"{own['tokens']} tokens take {own['passes']} passes (at least {own['least']})"
+        lacks = "" if whole(own) else ": **steps whose drafts are all accepted lack a token**"
+        said.setdefault(f"{passes}{lacks}", []).append(way)
+    return [
+        f"With the target as its own draft model ({', '.join(ways)}), {what}."
+        for what, ways in said.items()
+    ]
+
+
 def _speeds(engines: dict[str, dict[str, Any]]) -> str:
     """The section about SmolLM2, with a row per engine."""
     rows = [[name, *_speed(one["speed"])] for name, one in engines.items() if one.get("speed")]
     heads = ["engine", "texts equal", "tokens per pass", "× its own plain"]
-    heads += ["here: tokens per pass", "here: × plain", "its plain ÷ plain here"]
+    heads += ["here: tokens per pass", "here: × plain", "its plain ÷ plain here", "measured with"]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
     lines.insert(1, f"|{'---|' * len(heads)}")
     left_out = [
@@ -179,4 +201,9 @@ def _speed(own: dict[str, Any]) -> list[str]:
     per_pass = ["–" if own[key] is None else f"{own[key]:.2f}" for key in PER_PASS]
     equal = f"{own['equal']} of {own['texts']}"
     gains = [ratio(own[key]) for key in ("ratio", "our_ratio", "plain_to_ours")]
-    return [equal, per_pass[0], gains[0], per_pass[1], *gains[1:]]
+    measured = f"{_named(own['versions'])}; {own['date']}"
+    return [equal, per_pass[0], gains[0], per_pass[1], *gains[1:], measured]
+
+
+def _named(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["rotalabs-accel==1.1.1", "transformers==5.23.0", "torch==2.13.0", "numpy"]
+# dependencies = ["rotalabs-accel==1.1.1", "transformers==5.24.0", "torch==2.13.0", "numpy"]
 # ///
 """rotalabs-accel's rejection_sample; speculative_decode itself ends with a TypeError."""
 

@@ -1,6 +1,6 @@
 # /// script
 # dependencies = [
-#   "sequential-speculative-decoding==0.1.1", "transformers==5.23.0", "torch==2.13.0", "numpy",
+#   "sequential-speculative-decoding==0.1.1", "transformers==5.24.0", "torch==2.13.0", "numpy",
 # ]
 # ///
 """The three methods of sequential-speculative-decoding."""

@@ -1,6 +1,6 @@
 # /// script
 # dependencies = [
-#   "specdec==0.2.0", "transformers==5.23.0", "torch==2.13.0", "numpy", "matplotlib",
+#   "specdec==0.2.0", "transformers==5.24.0", "torch==2.13.0", "numpy", "matplotlib",
 # ]
 # ///
 """specdec's SpecDecoder with a draft model."""

@@ -1,6 +1,6 @@
 # /// script
 # dependencies = [
-#   "speculative-decoding==0.2.0", "transformers==5.23.0", "torch==2.13.0", "numpy",
+#   "speculative-decoding==0.2.0", "transformers==5.24.0", "torch==2.13.0", "numpy",
 # ]
 # ///
 """speculative-decoding's function of that name, over networks of its interface."""

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.engines.running import Running, running
 from benchmarks.engines.serve import Answer, Ask
-from benchmarks.engines.trial import Running, Say, running
+from benchmarks.engines.trial import Say
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.ratio import logs_of, ratio_of
 
@@ -35,7 +36,7 @@ def speed(script: Path, models: Path, work: Path, say: Say) -> dict[str, Any] | 
             "our plain": ours(decoder, 0),
             "our drafts": ours(decoder, K),
         }
-        return measured(ways, prompts)
+        return measured(ways, prompts) | {"versions": engine.about["versions"]}
 
 
 def theirs(engine: Running, way: str) -> Decode:

@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["transformers==5.23.0", "torch==2.13.0", "numpy", "scikit-learn"]
+# dependencies = ["transformers==5.24.0", "torch==2.13.0", "numpy", "scikit-learn"]
 # ///
 """transformers' assisted generation, with a draft model and with prompt lookup."""
 
@@ -13,8 +13,9 @@ from serve import Answer, Ask, Engine, serve
 ENGINE = Engine(
     packages=["transformers", "torch"],
     ways=["draft model", "prompt lookup"],
-    rule="Accepted with probability min(1, p/q); a copied token counts as drawn with certainty.",
-    source="transformers/generation/utils.py:4465, _speculative_sampling",
+    rule="Accepted with probability min(1, p/q); a copied token counts as drawn with certainty. "
+    "Its option assistant_ensemble_weight is lossy, as its documentation says; it is off here.",
+    source="transformers/generation/utils.py:4479, _speculative_sampling",
     counts="It reports no acceptance figure.",
 )
 

@@ -1,13 +1,7 @@
 """Runs one adapter in an environment of its own, and compares what its engine does."""
 
-import json
-import shutil
-import subprocess
-import sys
-import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +9,16 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.engines.models import CLOSE, END, VOCAB
-from benchmarks.engines.serve import Answer, Ask
+from benchmarks.engines.full import full_sampled, full_steps
+from benchmarks.engines.models import CLOSE, END, GREEDY_TOKENS, PERFECT, PROMPT, VOCAB
+from benchmarks.engines.running import Running, running
+from benchmarks.engines.serve import Ask
 from naive_speculate import SamplingParams
 from naive_speculate.infer.load import wrap
 from naive_speculate.testing import prove_sampler
 
 HERE = Path(__file__).parent
-PROMPT, GREEDY_TEXTS, GREEDY_TOKENS, TOKENS = [3, 5, 3, 5, 3], 50, 24, 4
+GREEDY_TEXTS, TOKENS = 50, 4
 VARIED_PROMPT = [6, 9, 7, 9, 1, 6, 14, 11]  # a penalty that sees its last token only is found
 PENALTY = "T = 1, repetition penalty 1.3"
 SETTINGS: dict[str, dict[str, float]] = {
@@ -30,132 +26,28 @@ SETTINGS: dict[str, dict[str, float]] = {
     "T = 0.7, top-p 0.9": {"temperature": 0.7, "top_p": 0.9},
     PENALTY: {"temperature": 1.0, "repetition_penalty": 1.3},
 }
-PARTS = ("greedy", "sampled", "figures", "speed")
+VERDICTS = ("greedy", "sampled", "figures", "full")
+PARTS = (*VERDICTS, "speed")
 ERROR_RATE = 0.001
-LARGE = ("torch", "transformers")  # packages that environments share
-PIP = ("-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary", ":all:")
-ALONE = ("--no-deps", "--ignore-requires-python", "--no-compile")  # compiled as the adapter says
 Say = Callable[[str], None]
 
 
-class EngineError(Exception):
-    """An engine that cannot be installed, or ended; in one line."""
-
-
-def requirements(script: Path) -> dict[str, Any]:
-    """What an adapter states in its first lines (PEP 723): packages, and Python's version."""
-    lines = script.read_text(encoding="utf-8").split("\n")
-    first, last = lines.index("# /// script"), lines.index("# ///")
-    return tomllib.loads("\n".join(line[2:] for line in lines[first + 1 : last]))
-
-
-def interpreter(needs: dict[str, Any]) -> str:
-    """A Python of the version that an adapter needs: this one, or the named one on the path."""
-    version = needs.get("requires-python", "").removeprefix(">=")
-    if not version or sys.version_info >= tuple(map(int, version.split("."))):
-        return sys.executable
-    python = shutil.which(f"python{version}")
-    if python is None or subprocess.run([python, "--version"], capture_output=True).returncode:
-        raise EngineError(f"it needs Python {version}, and there is no python{version} here")
-    return python
-
-
-def environment(script: Path, work: Path) -> Path:
-    """A Python with the adapter's requirements; made once. Raises `EngineError`."""
-    folder, needs = work / "environments" / script.stem, requirements(script)
-    python, made = folder / "bin" / "python", folder / "made.json"
-    if made.exists() and json.loads(made.read_text(encoding="utf-8")) == needs:
-        return python
-    packages = needs.get("dependencies", [])
-    alone = needs.get("tool", {}).get("engines", {}).get("without-dependencies", [])
-    with (work / f"{script.stem}.log").open("w", encoding="utf-8") as log:
-        run = partial(subprocess.run, check=True, stdout=log, stderr=log)
-        try:
-            made.unlink(missing_ok=True)
-            run([interpreter(needs), "-m", "venv", "--clear", str(folder)])
-            _share(folder, packages)
-            for options, group in (([], packages), (ALONE, alone)):
-                if group:
-                    run([str(python), *PIP, *options, *group])
-        except subprocess.CalledProcessError as error:
-            names = " ".join([*packages, *alone])
-            raise EngineError(
-                f"{names} cannot be installed (pip ended with {error.returncode})"
-            ) from None
-    made.write_text(json.dumps(needs), encoding="utf-8")
-    return python
-
-
-def _share(folder: Path, packages: list[str]) -> None:
-    """Let an environment find the large packages of another one that pins the same versions."""
-    large = {one for one in packages if one.partition("==")[0] in LARGE}
-    for other in sorted(folder.parent.glob("*/made.json")) if large else ():
-        pinned = json.loads(other.read_text(encoding="utf-8")).get("dependencies", [])
-        own, its = (next(each.glob("lib/*/site-packages"), None) for each in (folder, other.parent))
-        if own and its and own.parent.name == its.parent.name and large <= set(pinned):
-            (own / "shared.pth").write_text(f"{its.resolve()}\n", encoding="utf-8")
-            return
-
-
-class Running:
-    """An adapter's process: `about` is its `Engine`, `ask` sends a request."""
-
-    def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
-        self._process, self._name = process, name
-        self.about: dict[str, Any] = self._read()
-
-    def ask(self, ask: Ask) -> Answer:
-        """The answer, whose tokens end with the end token if the text ended: some engines leave
-        it out, some go on. Raises `EngineError` if the process has ended."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(asdict(ask)) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # reading reports it
-        answer = Answer(**self._read())
-        ids = answer.token_ids[: ask.max_tokens]
-        if END in ids:
-            ids = ids[: ids.index(END) + 1]
-        elif len(ids) < ask.max_tokens:
-            ids = [*ids, END]
-        return replace(answer, token_ids=ids)
-
-    def _read(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        if not (line := self._process.stdout.readline()):
-            raise EngineError(f"{self._name} ended with status {self._process.wait()}")
-        message: dict[str, Any] = json.loads(line)
-        return message
-
-
-@contextmanager
-def running(script: Path, models: Path, work: Path) -> Iterator[Running]:
-    """The adapter's process; what its engine prints goes to a file in `work`."""
-    python = environment(script, work)
-    with (work / f"{script.stem}.log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [str(python), str(script), str(models)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            encoding="utf-8",
-        )
-        try:
-            yield Running(process, script.stem)
-        finally:
-            process.kill()
-            process.wait()
-
-
 def trial(
-    script: Path, models: Path, work: Path, smallest: float | None, parts: Sequence[str], say: Say
+    script: Path,
+    models: Path,
+    work: Path,
+    smallest: float | None,
+    parts: Sequence[str],
+    versions: dict[str, str],
+    say: Say,
 ) -> dict[str, Any]:
-    """An engine's results, as JSON values, of all parts but "speed". `smallest`: the smallest bias
-    worth finding, or None for what the adapter says."""
+    """An engine's results, as JSON values, of these parts of `VERDICTS`; of all if the results so
+    far are of other `versions`. `smallest`: the smallest bias worth finding, or None for what the
+    adapter says."""
     with running(script, models, work) as engine:
         about = engine.about
+        if about["versions"] != versions:
+            parts = VERDICTS
         names = (
             "versions",
             "rule",
@@ -175,6 +67,11 @@ def trial(
         say(f"{script.stem}: greedy texts")
         with running(script, models / CLOSE, work) as engine:
             result |= compared_with_plain(engine, parts)
+    if about["ways"] and "full" in parts:
+        with running(script, models / PERFECT, work) as engine:
+            result["full"] = full_steps(engine)
+            say(f"{script.stem}: the target as its draft")
+            result["full_sampled"] = full_sampled(engine, models)
     return result
 
 

@@ -7,22 +7,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from transformers import AutoModelForCausalLM
 
 from benchmarks.engines import models
 from benchmarks.engines.__main__ import ADAPTERS, RESULTS, tried
-from benchmarks.engines.compare import compared
-from benchmarks.engines.report import PAGE, report
-from benchmarks.engines.speed import measured
-from benchmarks.engines.trial import (
-    HERE,
-    SETTINGS,
+from benchmarks.engines.compare import compared, whole
+from benchmarks.engines.environments import (
+    SHARED,
     EngineError,
     environment,
-    greedy,
+    holders,
     requirements,
-    running,
-    sampled,
+    still_shared,
 )
+from benchmarks.engines.full import by_position, full_steps
+from benchmarks.engines.report import PAGE, report
+from benchmarks.engines.running import running
+from benchmarks.engines.speed import measured
+from benchmarks.engines.trial import HERE, SETTINGS, greedy, sampled
 
 ADAPTER = HERE / "transformers_.py"
 SAID = "generation_config=settings(ask)"
@@ -65,6 +67,61 @@ def test_a_planted_fault_in_a_copy_of_a_correct_adapter_is_found(planted, folder
     assert (same["equal"] < same["texts"]) == planted
 
 
+FAULTY = """
+import transformers.generation.utils as rules
+
+
+def judged(token_ids, q, k, p, *_, **__):
+    ids, (q, p) = token_ids[0, -k:], (logits.softmax(-1)[0] for logits in (q, p))
+    ratio = (p[:k] / q)[torch.arange(k), JUDGED]
+    n = int((torch.rand(k) <= ratio).long().cumprod(0).sum())
+    own = RESIDUAL if n < k else p[k]
+    emitted = [*ids[:n], torch.multinomial(own, 1)[0]]EMITTED
+    return torch.stack(emitted)[None], len(emitted) - 1
+
+
+rules._speculative_sampling = judged
+"""
+RIGHT = {"JUDGED": "ids", "RESIDUAL": "(p[n] - q[n]).clamp_min(0)", "EMITTED": ""}
+
+
+def with_rule(folder: Path, **fault: str) -> Path:
+    """A copy of the adapter with a rule of its own, and a fault in it."""
+    rule = FAULTY
+    for name, text in (RIGHT | fault).items():
+        rule = rule.replace(name, text)
+    copy = folder / "rule_.py"
+    start = "serve(ENGINE, load)"
+    text = ADAPTER.read_text(encoding="utf-8")
+    copy.write_text(text.replace(f"\n{start}", f"\n{rule}\n{start}"), encoding="utf-8")
+    for shared in ("serve.py", "hugging_face.py"):
+        (folder / shared).write_bytes((HERE / shared).read_bytes())
+    in_this_environment(copy, folder)
+    return copy
+
+
+def test_a_rule_with_a_wrong_residual_is_found(folder, tmp_path):
+    script = with_rule(tmp_path, RESIDUAL="q[n]")
+    with running(script, folder, tmp_path) as engine:
+        verdict = sampled(engine, "draft model", SETTINGS["T = 1"], folder, 0.4, seed=0)
+    assert verdict["biased"]
+
+
+@pytest.mark.parametrize("fault", [{}, {"EMITTED": "[:k]"}])
+def test_a_step_that_emits_no_token_after_a_whole_window_is_found(fault, folder, tmp_path):
+    script = with_rule(tmp_path, **fault)
+    with running(script, folder / models.PERFECT, tmp_path) as engine:
+        full = full_steps(engine)["draft model"]
+    assert (full["tokens"], whole(full)) == (24, not fault)
+
+
+def test_a_token_of_the_wrong_position_after_a_whole_window_is_found(folder, tmp_path):
+    target = AutoModelForCausalLM.from_pretrained(folder / "target").eval()
+    script = with_rule(tmp_path, **{"p[k]": "p[k - 1]"})
+    with running(script, folder / models.PERFECT, tmp_path) as engine:
+        assert by_position(engine, "draft model", target, seed=0)["biased"]
+
+
 @pytest.mark.parametrize(
     ("header", "said"),
     [
@@ -89,6 +146,28 @@ def test_an_adapter_that_ends_is_one_line(folder, tmp_path):
     in_this_environment(script, tmp_path)
     with pytest.raises(EngineError, match=r"^ends_ ended with status 3$"):
         running(script, folder, tmp_path).__enter__()
+    script.write_text("# /// script\n# dependencies = []\n# ///\nopen('no such file')\n")
+    said = r"^ends_ ended with status 1: FileNotFoundError: .*'no such file'$"
+    with pytest.raises(EngineError, match=said):
+        running(script, folder, tmp_path).__enter__()
+
+
+def test_an_environment_shares_the_packages_of_one_that_has_them_itself(tmp_path):
+    def made(name: str, pins: list[str]) -> Path:
+        packages = tmp_path / name / "lib" / "python3.11" / "site-packages"
+        packages.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "made.json").write_text(json.dumps({"dependencies": pins}))
+        return packages.resolve()
+
+    pins = ["torch==2", "numpy"]
+    owner = made("b_", pins)
+    (made("a_", pins) / SHARED).write_text(f"{owner}\n")
+    assert list(holders(tmp_path / "c_", pins)) == []  # it is not made yet
+    (made("c_", pins) / SHARED).write_text(f"{owner}\n")
+    assert list(holders(tmp_path / "c_", pins)) == [owner]
+    assert still_shared(tmp_path / "c_", pins)
+    made("b_", ["torch==3"])  # it was made again
+    assert not still_shared(tmp_path / "c_", pins)
 
 
 def test_an_engine_that_is_missing_is_one_line_and_the_next_one_is_tried(folder, tmp_path):
@@ -114,6 +193,28 @@ def test_an_engine_that_is_missing_is_one_line_and_the_next_one_is_tried(folder,
     assert status == 1
     assert (tmp_path / "absent.json").read_text(encoding="utf-8") == before
     assert json.loads((tmp_path / "there.json").read_text(encoding="utf-8"))["rule"] == "None."
+
+
+def test_verdicts_of_two_versions_are_not_mixed_and_a_speed_has_its_own(folder, tmp_path):
+    script, path = tmp_path / "one_.py", tmp_path / "one.json"
+    engine = 'Engine(packages=["torch"], ways=["none"], rule="None.", source="none.py")'
+    script.write_text(
+        "# /// script\n# dependencies = []\n# ///\nfrom serve import Answer, Engine, serve\n"
+        f"serve({engine}, lambda _: lambda ask: Answer([7] * ask.max_tokens))\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "serve.py").write_bytes((HERE / "serve.py").read_bytes())
+    in_this_environment(script, tmp_path)
+    (tmp_path / "models").symlink_to(folder)
+    speed = {"versions": {"torch": "1"}, "date": "2026-01-01"}
+    before = {"versions": {"torch": "1"}, "greedy": {"none": {"equal": 5, "texts": 5}}}
+    path.write_text(json.dumps(before | {"speed": speed, "sampled": {}}), encoding="utf-8")
+    options = argparse.Namespace(work=tmp_path, smallest=0.4, only=["figures"])
+    tried({"one": script}, tmp_path, options)
+    now = json.loads(path.read_text(encoding="utf-8"))
+    assert now["versions"]["torch"] != "1"
+    assert now["greedy"]["none"]["texts"] > 5  # though only figures are named
+    assert now["speed"] == speed
 
 
 def test_a_verdict_that_changed_is_named_and_one_that_stays_is_not():
