@@ -1,13 +1,14 @@
 """The app in a separate process, for benchmarks and tests."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,10 +18,14 @@ GONE_SECONDS = 300.0
 
 
 def free_port() -> int:
-    """A free port of this machine."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    """A free port of this machine, below those that connections are given: a server binds it
+    seconds later, and browsers and other tests connect meanwhile."""
+    some = random.SystemRandom().sample(range(15_000, 32_000), 100)  # tests seed `random` itself
+    for port in some:
+        with suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no free port was found between 15000 and 32000")
 
 
 class Server(AbstractContextManager["Server"]):
@@ -63,7 +68,7 @@ class Server(AbstractContextManager["Server"]):
         with self._changed:
             return "".join(self._lines)
 
-    def wait_for(self, text: str, seconds: float = 60.0) -> None:
+    def wait_for(self, text: str, seconds: float = 300.0) -> None:
         """Wait until it has printed a line with this text; a RuntimeError if it does not in that
         time, or ends before."""
 

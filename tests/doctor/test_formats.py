@@ -804,12 +804,12 @@ def test_other_bytes_are_decoded_and_compressed_ones_unpacked():
      "1 tokens generated in (", "[DT] AVERAGE: 1"],
 )  # fmt: skip
 def test_a_long_line_that_only_begins_like_known_ones_is_refused_at_once(unit):
-    """A pattern that tries every beginning with every end takes seconds, and minutes for the
-    100,000 that the page accepts."""
-    begun = time.process_time()
+    """A pattern that tries every beginning with every end takes ten seconds, and minutes for the
+    100,000 characters that the page accepts. Reading takes a quarter of a second."""
+    begun = time.thread_time()
     with pytest.raises(ValueError, match="has none of the supported formats"):
-        read(unit * (25_000 // len(unit)) + '"spec_verify_ct" drafts: 1\nposition 0: 12')
-    assert time.process_time() - begun < 0.5
+        read(unit * (50_000 // len(unit)) + '"spec_verify_ct" drafts: 1\nposition 0: 12')
+    assert time.thread_time() - begun < 5
 
 
 def test_the_figures_are_those_of_this_librarys_own_metrics():

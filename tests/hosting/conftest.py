@@ -31,6 +31,6 @@ def server(cache: Path) -> Iterator[Server]:
         "MALLOC_TRIM_THRESHOLD_": "131072",
     }
     with Server("--mcp", **environment) as running:
-        running.wait_for("public link", 300)  # what Gradio prints last
+        running.wait_for("public link")  # what Gradio prints last
         yield running
     assert running.process.returncode in (0, -15)

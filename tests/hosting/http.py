@@ -69,7 +69,7 @@ def logged(server: Server, before: int) -> list[str]:
     """The lines that the log has since it had so many characters, but for those of runs."""
     # once the log has this run, it has what came before
     generate(server.url, "Once", 1, 0, 1, before)
-    server.wait_for(f'"seed": {before}', 60)
+    server.wait_for(f'"seed": {before}')
     return [line for line in server.log[before:].splitlines() if '"outcome"' not in line]
 
 
