@@ -98,7 +98,8 @@ class OnnxSession:
         table = self.table
         if token_ids.min() < 0 or token_ids.max() >= len(table):
             raise ValueError(f"query_token_ids must be in [0, {len(table)})")
-        return float_rows(table.numpy()[token_ids])
+        rows = table.numpy()[token_ids]
+        return rows if rows.dtype == np.float32 else float_rows(rows)
 
     def _binding(self, rows: CacheRows, outputs: tuple[str, ...]) -> Any:
         """A binding to the rows' buffers and the tables, made again when these are replaced."""
