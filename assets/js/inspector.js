@@ -98,14 +98,16 @@ class Inspector {
     if (about === this.about) this.tell(answer);
   }
 
-  tell({ words, distributions, redraw }) {
+  tell({ words, odds = "", redraw }) {
     const { classList } = this.find(".ns-why");
     if (!classList.contains("ns-stale")) return;
     classList.remove("ns-stale");
     this.find(".inspector-why").replaceChildren(...words.sentences.map((pieces) => linked("p", pieces)));
     const details = words.details.map(([name, value]) => make("div", "", linked("dt", name), make("dd", "", value)));
     this.find(".inspector-details").replaceChildren(...details);
-    drawDistributions(this.find("#distributions"), distributions);
+    const likely = this.find("#distributions");
+    likely.hidden = !odds; // a run saved as a file has none
+    likely.innerHTML = odds; // escaped on the server
     this.deal(redraw ?? {});
   }
 
@@ -187,45 +189,6 @@ function linked(tag, pieces) {
 
 // Identifies an explanation: the run, the event, and the number of shown events.
 const keyOf = ({ run, number: n, upto }) => `${run}:${n}:${upto}`;
-
-const OTHERS = "all others"; // the rest of each distribution
-
-// The most probable tokens of draft, target and residual, as a table with bars; a run saved as a file has none. It changes with
-// every inspected token, for which Plotly is too slow. Its roles are explicit: a table with another layout loses its own.
-function drawDistributions(place, shown) {
-  place.hidden = !shown;
-  if (!shown) return;
-  const { tokens, series, rest, takeaway } = shown;
-  const others = { text: OTHERS, name: `${OTHERS}, together`, probs: rest, others: true };
-  const table = place.querySelector("table");
-  table.hidden = !tokens.length;
-  place.querySelector("figcaption span").textContent = takeaway;
-  table.tHead.rows[0].replaceChildren(
-    make("th", { role: "columnheader" }, make("span", "ns-said", "token")),
-    ...series.map((name) => make("th", { class: "ns-odds-key", role: "columnheader" }, bar(name), name)),
-  );
-  table.tBodies[0].replaceChildren(...[...tokens, ...(rest.length ? [others] : [])].map((token) => row(token, series)));
-}
-
-// All digits and the whole token are in the tooltips.
-function row({ text, name, chosen, others, probs }, series) {
-  const token = make(chosen ? "b" : others ? "em" : "span", { title: name }, `${chosen ? "▸ " : ""}${text}`);
-  return make("tr", { role: "row" }, make("th", { role: "rowheader" }, token), ...probs.map((prob, n) => {
-    const shown = prob !== null ? [bar(series[n], prob), make("span", "", briefly(prob))]
-      : [make("span", { class: "ns-odds-none", "aria-hidden": true }, "–"), make("span", "ns-said", "not recorded")];
-    return make("td", { role: "cell", title: prob?.toFixed(6) }, ...shown);
-  }));
-}
-
-// Without a probability: a sample for the legend.
-function bar(series, prob) {
-  const made = make("i", { class: "ns-odds-bar", "data-series": series });
-  if (prob !== undefined) made.style.setProperty("--prob", Math.min(1, Math.max(0, prob)));
-  return made;
-}
-
-// Nearly certain is not certain.
-const briefly = (prob) => prob >= 0.9995 && prob < 1 - 1e-6 ? "over 0.999" : number(prob);
 
 // Random numbers from [0, 1), the same for the same seed (mulberry32).
 export function dice(seed) {

@@ -75,8 +75,9 @@ export function byPlace(rounds, name) {
 // if unknown.
 export function otherWay({ rounds, started }) {
   const places = byPlace(rounds, "others");
-  if (!places.length) return null;
-  const own = mean(rounds.flatMap(({ alphas, others }) => alphas.slice(0, others.length)));
+  const alphas = rounds.flatMap(({ alphas: own, others }) => own.slice(0, others.length));
+  if (!places.length || !alphas.length) return null;
+  const own = mean(alphas);
   const other = mean(places.flat());
   const name = started.settings?.draft_sampling === "argmax" ? "sampled" : "argmax";
   const verdict = Math.abs(own - other) < 0.005 ? "no difference" : other > own ? "better for this run" : "worse for this run";

@@ -255,6 +255,18 @@ def test_a_trace_that_claims_nonsense_is_drawn_within_bounds(chart):
     assert len(chart("positions", trace).data[0].x) <= 64
 
 
+def test_positions_of_a_trace_without_exact_alphas_do_not_compare_the_ways_of_drafting(chart):
+    trace = run([(4, 3), (4, 2)])
+    for event in trace:
+        if event.kind == EventKind.PROPOSED:
+            event.argmax_accept = 0.5
+    assert "Argmax" not in note(chart("positions", trace))
+    for event in trace:
+        if event.kind == EventKind.PROPOSED:
+            event.expected_accept = 0.25
+    assert "Argmax drafts: 0.50, better for this run" in note(chart("positions", trace))
+
+
 def test_the_headline_says_what_the_metrics_say(show):
     trace = run([(4, 4), (4, 0)])  # 6 tokens; 4 of 8 drafts; 30 ms
     assert show(trace, speedup=MEASURED).numbers == [

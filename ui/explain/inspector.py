@@ -1,7 +1,7 @@
 """The inspector: why a token was accepted or rejected, in words, numbers and distributions.
 
-Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js`,
-which fills the panel during playback, never makes markup of it.
+Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js`
+fills the panel with texts, and with the table of likely tokens, in which they are escaped.
 
 The data to redraw a position in the browser are p and q of each token there: the draft token and
 both models' most probable ones. All others form one bin, "other". Its part of Σ min(p, q) is the
@@ -75,7 +75,8 @@ def panel() -> str:
 def to_json(trace: Trace, number: int) -> str:
     """Words, distributions and the data to redraw the position. The trace ends where playback
     is; see `case_of`."""
-    answer = {"words": words(trace, number), "distributions": distributions(trace, number)}
+    odds = render("odds", **distributions(trace, number))
+    answer = {"words": words(trace, number), "odds": odds}
     return labels.to_json(answer | {"redraw": redraw_data(trace, number)})
 
 
@@ -118,8 +119,8 @@ def _details(case: Case) -> list[tuple[str, str]]:
 
 
 def distributions(trace: Trace, number: int) -> dict[str, Any]:
-    """The most probable tokens of draft, target and residual, for the table of
-    `assets/js/inspector.js`; see `case_of`.
+    """The most probable tokens of draft, target and residual, for their table;
+    see `case_of`.
 
     `series` names the known distributions. Each of the `tokens` has a short `text`, a longer
     `name`, whether it is `chosen`, and its `probs` per distribution, None if not recorded (not
