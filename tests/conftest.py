@@ -3,6 +3,8 @@ processes share the cores."""
 
 import gc
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "programs" if nodeid.startswith(PROGRAMS) else nodeid.split("::")[0]
 
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup() -> None:
+    seed()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call() -> Iterator[None]:
+    """Ctrl-C ends pytest as before, also after a test of a program that ends at once by it."""
+    seed()
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        return (yield)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def seed() -> None:
+    """So that what fixtures and tests draw from torch's own generator does not depend on the tests
+    before them."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture
