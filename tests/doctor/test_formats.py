@@ -4,7 +4,6 @@ import gzip
 import json
 import pprint
 import re
-import time
 from collections.abc import Callable
 from itertools import product
 
@@ -803,13 +802,12 @@ def test_other_bytes_are_decoded_and_compressed_ones_unpacked():
      "1", "a ", "[", '{"a":', "statistics x: #calls = 1 1 ", "x pred= ", "SpecDecoding metrics: ",
      "1 tokens generated in (", "[DT] AVERAGE: 1"],
 )  # fmt: skip
+@pytest.mark.timeout(60)
 def test_a_long_line_that_only_begins_like_known_ones_is_refused_at_once(unit):
-    """A pattern that tries every beginning with every end takes ten seconds, and minutes for the
-    100,000 characters that the page accepts. Reading takes a quarter of a second."""
-    begun = time.thread_time()
+    """A pattern that tries every beginning with every end takes minutes for the 100,000 characters
+    that the page accepts, and is stopped. Reading takes half a second."""
     with pytest.raises(ValueError, match="has none of the supported formats"):
-        read(unit * (50_000 // len(unit)) + '"spec_verify_ct" drafts: 1\nposition 0: 12')
-    assert time.thread_time() - begun < 5
+        read(unit * (100_000 // len(unit)) + '"spec_verify_ct" drafts: 1\nposition 0: 12')
 
 
 def test_the_figures_are_those_of_this_librarys_own_metrics():
