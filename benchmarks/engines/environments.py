@@ -74,7 +74,7 @@ def share(folder: Path, packages: list[str]) -> None:
 
 def still_shared(folder: Path, packages: list[str]) -> bool:
     """Whether the environment whose packages this one shares still has them: it may have been made
-    anew."""
+    once more."""
     files = folder.glob(f"{PACKAGES}/{SHARED}")
     names = [file.read_text(encoding="utf-8").strip() for file in files]
     return all(Path(name) in holders(folder, packages) for name in names)

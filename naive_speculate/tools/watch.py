@@ -105,14 +105,13 @@ def watch(
         )
     ended_at, tokens = recorder.seconds(), getattr(output, "sequences", output)[0]
     config = recorder.used_config()
-    settings = _settings(recorder, len(prompt), options)
-    settings["lossy"] |= passes_rotary_limit(model, len(prompt), len(tokens))
+    other_text = passes_rotary_limit(model, len(prompt), len(tokens))
     started = Event(
         EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
         prompt_token_ids=prompt,
         prompt_texts=vocabulary.texts(prompt),
-        settings=settings,
+        settings=_settings(recorder, len(prompt), options, other_text),
         seed=seed,
         models=models_of(model, assistant_model, recorder.generator),
         device=str(model.device),
@@ -373,9 +372,10 @@ def _probs_of(tops: Sequence[TopTokens], probs: torch.Tensor) -> list[list[float
 
 
 def _settings(
-    recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any]
+    recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any], other_text: bool
 ) -> dict[str, Any]:
-    """The settings of transformers under this library's names; others under `generation_config`."""
+    """The settings of transformers under this library's names; others under `generation_config`.
+    `other_text`: whether the text may be another than without drafts."""
     config = recorder.config
     sampled = bool(config.do_sample)
     judged = any(record.outcome.values.get("uniform") for record in recorder.records)
@@ -415,7 +415,9 @@ def _settings(
             "drafter": drafter_of(recorder.generator),
             "detail": "full",
             # judged as if they were drawn, which the most probable tokens are not
-            "lossy": (judged and not recorder.draws_drafts) or counts_rejected(config),
+            "lossy": other_text
+            or (judged and not recorder.draws_drafts)
+            or counts_rejected(config),
             "engine": f"transformers {transformers.__version__}",
         }
     )
