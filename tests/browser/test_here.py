@@ -110,6 +110,7 @@ def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(
                 url + link(prompt=prompt, num_draft_tokens=0, max_tokens=900, ignore_eos=True)
             )
             linked(page, prompt)
+            page.locator("#tokens [data-step]").first.wait_for()
             before = shown_run(page)
             page.locator("#run").click()
             return page, before
@@ -118,9 +119,9 @@ def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(
         first, second = map(visit, animals)
         for (page, before), mine in zip((first, second), animals, strict=True):
             another_run(page, before)
-            assert (
-                "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == mine
-            ), "no one sees another's run"
+            words = page.locator("#tokens [data-kind=prompt]")
+            words.first.wait_for()  # a frame later than the run
+            assert "".join(words.all_text_contents()) == mine, "no one sees another's run"
         third, before = visit("The frog")
         expect(third.get_by_text(re.compile("1 of 1 decoder slots are busy"))).to_be_visible()
         assert shown_run(third) == before
