@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines.compare import COPIES, FULL, all_sampled, whole
+from benchmarks.engines.compare import all_sampled, whole
 from benchmarks.engines.compare import biased as _biased
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
@@ -31,7 +31,7 @@ KEYS = """
 “right”: no bias found; in brackets the smallest total variation that the test finds with 90%
 power. “**biased**”: the total variation from the target's distribution with its 95% interval.
 “–”: the engine has no such setting, or could not be tried; its sentence says why. (The target as
-draft needs a draft model.) “not yet”: `make engines ENGINE="NAME --only full"` tries it.
+draft needs a draft model.)
 
 Each sentence says what the engine does, the rule by which it accepts a draft token and the source
 line of that rule, what its own figure counts, how many passes of the target a text takes whose
@@ -92,8 +92,6 @@ def _row(name: str, one: dict[str, Any], way: str, settings: list[str]) -> list[
     equal = [_equal(one.get(part, {}).get(way)) for part in ("greedy", "greedy_penalty")]
     verdicts = all_sampled(one)
     cells = [_cell(verdicts.get(setting, {}).get(way)) for setting in settings]
-    if way not in (*COPIES, "none") and "full_sampled" not in one and FULL in settings:
-        cells[settings.index(FULL)] = "not yet"
     return [f"{name} {version}".strip(), way, *equal, *cells]
 
 
