@@ -170,18 +170,20 @@ def test_an_environment_shares_the_packages_of_one_that_has_them_itself(tmp_path
     assert not still_shared(tmp_path / "c_", pins)
 
 
+def write_adapter(path, folder, line):
+    """An adapter of one line that runs in this environment, with the trial's models in `folder`."""
+    head = "# /// script\n# dependencies = []\n# ///\nfrom serve import Answer, Engine, serve\n"
+    path.write_text(f"{head}{line}\n", encoding="utf-8")
+    (path.parent / "serve.py").write_bytes((HERE / "serve.py").read_bytes())
+    in_this_environment(path, path.parent)
+    (path.parent / "models").symlink_to(folder)
+
+
 def test_an_engine_that_is_missing_is_one_line_and_the_next_one_is_tried(folder, tmp_path):
     absent, there = tmp_path / "absent_.py", tmp_path / "there_.py"
     absent.write_text('# /// script\n# requires-python = ">=9.7"\n# ///\n', encoding="utf-8")
     engine = 'Engine(packages=["torch"], ways=[], rule="None.", source="none.py")'
-    there.write_text(
-        "# /// script\n# dependencies = []\n# ///\nfrom serve import Engine, serve\n"
-        f"serve({engine})\n",
-        encoding="utf-8",
-    )
-    (tmp_path / "serve.py").write_bytes((HERE / "serve.py").read_bytes())
-    in_this_environment(there, tmp_path)
-    (tmp_path / "models").symlink_to(folder)
+    write_adapter(there, folder, f"serve({engine})")
     options = argparse.Namespace(work=tmp_path, smallest=None, only=["greedy", "sampled"])
     before = json.dumps({"sampled": {"T = 1": {"plain": {"biased": False}}}})
     (tmp_path / "absent.json").write_text(before, encoding="utf-8")
@@ -198,14 +200,8 @@ def test_an_engine_that_is_missing_is_one_line_and_the_next_one_is_tried(folder,
 def test_verdicts_of_two_versions_are_not_mixed_and_a_speed_has_its_own(folder, tmp_path):
     script, path = tmp_path / "one_.py", tmp_path / "one.json"
     engine = 'Engine(packages=["torch"], ways=["none"], rule="None.", source="none.py")'
-    script.write_text(
-        "# /// script\n# dependencies = []\n# ///\nfrom serve import Answer, Engine, serve\n"
-        f"serve({engine}, lambda _: lambda ask: Answer([7] * ask.max_tokens))\n",
-        encoding="utf-8",
-    )
-    (tmp_path / "serve.py").write_bytes((HERE / "serve.py").read_bytes())
-    in_this_environment(script, tmp_path)
-    (tmp_path / "models").symlink_to(folder)
+    answering = "lambda _: lambda ask: Answer([7] * ask.max_tokens)"
+    write_adapter(script, folder, f"serve({engine}, {answering})")
     speed = {"versions": {"torch": "1"}, "date": "2026-01-01"}
     before = {"versions": {"torch": "1"}, "greedy": {"none": {"equal": 5, "texts": 5}}}
     path.write_text(json.dumps(before | {"speed": speed, "sampled": {}}), encoding="utf-8")

@@ -137,9 +137,9 @@ class GraphBuilder:
         order, num_values = self._by_key_head(), shape.num_kv_heads * shape.head_dim
         bias = None if layer.qkv_bias is None else layer.qkv_bias[order]
         projected = self._linear(normed, layer.qkv[order], bias)
-        both, values = self._split(projected, len(order) - num_values, num_values, axis=2)
+        both, values = self._split(projected, len(order) - num_values, num_values)
         both = self._by_head(self._rotated(both, layer), group + 1, shape.head_dim)
-        queries, keys = self._split(both, group, 1, axis=2)
+        queries, keys = self._split(both, group, 1)
         values = self._by_head(values, self.value_parts, part)
         for kind, new in (("key", keys), ("value", values)):
             inputs = [f"past_{kind}_{index}", new, "starts"]
@@ -205,10 +205,10 @@ class GraphBuilder:
     def _slice(self, source: str, begin: int, end: int, axis: int) -> str:
         return self._add("Slice", [source, *(self._constant(at) for at in (begin, end, axis))])
 
-    def _split(self, source: str, *sizes: int, axis: int = 1) -> list[str]:
-        """Add the split into parts of these sizes."""
+    def _split(self, source: str, *sizes: int) -> list[str]:
+        """Add the split of the third dimension into parts of these sizes."""
         names = [self._name() for _ in sizes]
-        self._add("Split", [source, self._constant(*sizes)], names, axis=axis)
+        self._add("Split", [source, self._constant(*sizes)], names, axis=2)
         return names
 
     def _norm(self, source: str, weight: torch.Tensor) -> str:
