@@ -2,9 +2,8 @@
 repeated until the text ends.
 
 A small draft model samples γ tokens, one by one. The target model scores all of them in one
-forward, which takes little longer than a forward over one token. Then the draft tokens are
-accepted or rejected such that the text has exactly the target's distribution. (Chen et al. 2023,
-arXiv 2302.01318, found the same method.)
+forward, which takes little longer than over one token. Each is then accepted or rejected such that
+the text has exactly the target's distribution. (Chen et al. 2023, arXiv 2302.01318, found it too.)
 
 Names are Leviathan's: p is the target's distribution, q the draft's, x₁ … x_γ are the draft
 tokens, n of them are accepted, and t is the target's own token after them. `SpeculativeDecoder`
@@ -69,7 +68,7 @@ def speculative_decode(
 ) -> Iterator[StepTokens]:
     """Decode one sequence and yield each step as soon as it is done.
 
-    `num_draft_tokens` is γ. An end token is emitted and ends the text before `max_new_tokens`.
+    `num_draft_tokens` is γ; 0 is plain decoding. An end token is emitted and ends the text early.
     `temperature` 0 emits the target's most probable tokens. `random` is the source of all draws;
     None for one with a fresh seed. Raises `ValueError` with the first step, naming the argument.
     """
@@ -85,10 +84,14 @@ def speculative_decode(
     remaining, emitted = max_new_tokens, [-1]
 
     while remaining > 0 and emitted[-1] not in end_token_ids:
-        # 1. Draft. The draft model samples x₁ … x_γ from q₁ … q_γ; near the end, γ is smaller.
-        gamma = min(num_draft_tokens, remaining)
-        draft = drafter.draft(_lacking(tokens, draft_cache, device), draft_cache, gamma, sampler)
-        x, q = draft.token_ids[0], sampler.probs(draft.token_logits[0])
+        # 1. Draft. The draft model samples x₁ … x_γ from q₁ … q_γ. Near the end γ is smaller, since
+        # t needs room, too; with γ = 0 the rest is plain decoding.
+        gamma = min(num_draft_tokens, remaining - 1)
+        query = _lacking(tokens, draft_cache, device)
+        x, q = query[0, :0], torch.empty(0, pair.vocab_size, device=device)
+        if gamma > 0:
+            draft = drafter.draft(query, draft_cache, gamma, sampler)
+            x, q = draft.token_ids[0], sampler.probs(draft.token_logits[0])
 
         # 2. Score. One forward of the target over x₁ … x_γ gives p₁ … p_{γ+1}.
         query = torch.cat([_lacking(tokens, target_cache, device), x[None]], dim=1)
@@ -104,15 +107,14 @@ def speculative_decode(
             accepted, t = speculative_sampling(p, q, x, random)
             n = int(accepted)
 
-        # 4. Roll back. Both caches forget the tokens after x_n. After γ accepted tokens, the
-        # draft's cache lacks x_γ.
+        # 4. Roll back. Both caches forget the tokens after x_n. (The draft's never held x_γ.)
         for kv_cache in (draft_cache, target_cache):
             kv_cache.crop(max(0, kv_cache.get_num_tokens() - len(tokens) - n))
 
-        # 5. Emit. x₁ … x_n and t join the text, up to an end token or the length limit.
-        emitted = [*x[:n].tolist(), int(t)][:remaining]
+        # 5. Emit. x₁ … x_n and t join the text, up to an end token.
+        emitted = [*x[:n].tolist(), int(t)]
         ends = [i + 1 for i, token in enumerate(emitted) if token in end_token_ids]
-        emitted = emitted[: min(ends, default=remaining)]
+        emitted = emitted[: min(ends, default=None)]
         tokens, remaining = tokens + emitted, remaining - len(emitted)
         yield StepTokens(x.tolist(), n, emitted)
 

@@ -98,7 +98,7 @@ def _parser() -> Parser:
     add("prompt PROMPT")
     add("--target M", "Hub id, local folder or GGUF file (default: the bundled pair)")
     add("--draft M", "the same, with the target's tokenizer")
-    add("--num-draft-tokens K", "", positive, 5)
+    add("--num-draft-tokens K", "0 is plain decoding", whole_number, 5)
     add("--max-new-tokens N", "", positive, 64)
     add("--temperature T", "0 is greedy", number, 0.0)
     add("--seed S", "repeats a run (default: a fresh one)", whole_number)
@@ -123,9 +123,10 @@ def check_arguments(
         raise ValueError(
             f"prompt_token_ids holds {outside[0]}, outside the vocabulary of {pair.vocab_size}"
         )
-    for name, value in (("num_draft_tokens", num_draft_tokens), ("max_new_tokens", max_new_tokens)):
-        if value < 1:
-            raise ValueError(f"{name} must be positive, got {value}")
+    if num_draft_tokens < 0:
+        raise ValueError(f"num_draft_tokens must not be negative, got {num_draft_tokens}")
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be positive, got {max_new_tokens}")
     if not (
         temperature == 0 or 0.001 <= temperature < math.inf
     ):  # logits divided by less could overflow
@@ -154,10 +155,12 @@ def _print_run(vocabulary: Vocabulary, steps: Iterable[StepTokens]) -> None:
             line.append(f"  {span.style.mark} ").append(to_rich(span))
         console.print(line)
     token_ids = [token for step in finished for token in step.token_ids]
-    alpha = sum(step.num_accepted for step in finished) / sum(step.num_judged for step in finished)
+    accepted = sum(step.num_accepted for step in finished)
+    judged = sum(step.num_judged for step in finished)
     console.print(Text("\n" + "".join(vocabulary.texts(token_ids)) + "\n"))
     per_pass = len(token_ids) / len(finished)
+    alpha = f", α = {accepted / judged:.2f}" if judged else ""
     console.print(
-        f"{len(token_ids)} tokens in {len(finished)} target passes: {per_pass:.2f} tokens per pass,"
-        f" α = {alpha:.2f}"
+        f"{len(token_ids)} tokens in {len(finished)} target passes: {per_pass:.2f} tokens per pass"
+        + alpha
     )

@@ -4,6 +4,7 @@ target's exact distribution."""
 import math
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import transformers
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, naive
 from naive_speculate.events import EventKind
+from naive_speculate.events.event import OUTPUT_KINDS
 from naive_speculate.models import wrap
 from naive_speculate.naive import StepTokens, speculative_decode
 from naive_speculate.palette import STYLES
@@ -119,30 +121,31 @@ def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(monkeypatch):
     assert {EventKind.ACCEPTED, EventKind.RESAMPLED} <= found
 
 
-@pytest.mark.parametrize(("k", "temperature"), [(2, 1.0), (5, 0.6)])
-def test_a_seed_samples_the_same_tokens_as_the_engine(k, temperature):
-    """Up to where the engine cuts its window for the limit, which changes the order of its
-    draws."""
-    _, pair = transformers_pair("Llama")
-    options = {"max_new_tokens": LENGTH, "temperature": temperature, "random": SeededRandom(7)}
-    steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=k, **options))
-    params = SamplingParams(max_tokens=LENGTH, temperature=temperature, seed=7)
-    engine = SpeculativeDecoder(pair).generate(
-        PROMPT, params, num_draft_tokens=k, verify_strategy="speculative_sampling"
-    )
-    assert tokens_of(steps)[: LENGTH - k] == engine.token_ids[: LENGTH - k]
-
-
-def test_it_emits_as_many_tokens_as_requested(tiny_pair):
-    for length in range(1, 9):
-        options = {
-            "num_draft_tokens": 3,
-            "max_new_tokens": length,
-            "temperature": float(length % 2),
-        }
-        steps = list(speculative_decode(tiny_pair, PROMPT, **options))
-        assert len(tokens_of(steps)) == length
-        assert len(steps[0].draft_token_ids) == min(3, length)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_every_step_drafts_accepts_and_emits_what_the_engine_s_does(temperature):
+    """For each k and each length, so that every number of remaining tokens comes; with k = 0, both
+    decode plainly."""
+    pair, ends = ModelPair(ToyModel(4, 9), ToyModel(4, 8)), set()
+    decoder = SpeculativeDecoder(pair)
+    for k, length, seed in product(range(6), range(1, 9), range(4)):
+        options = {"temperature": temperature, "random": SeededRandom(seed)}
+        steps = list(
+            speculative_decode(
+                pair, TOY_PROMPT, num_draft_tokens=k, max_new_tokens=length, **options
+            )
+        )
+        params = SamplingParams(max_tokens=length, temperature=temperature, seed=seed)
+        events = list(decoder.stream(TOY_PROMPT, params, num_draft_tokens=k, drafter="model"))
+        assert [(len(step.draft_token_ids), step.num_accepted) for step in steps] == [
+            (event.num_draft, event.num_accepted)
+            for event in events
+            if event.kind == EventKind.STEP
+        ]
+        assert tokens_of(steps) == [
+            event.token_id for event in events if event.kind in OUTPUT_KINDS
+        ]
+        ends.add(events[-1].finish_reason)
+    assert len(ends) == 2, "some texts reach their limit, others an end token"
 
 
 @pytest.mark.parametrize("shorter", ["target", "draft"])
@@ -323,7 +326,7 @@ def test_the_targets_padding_is_never_emitted(small_pair):
 
 
 BAD = {
-    "num_draft_tokens must be positive, got 0": {"num_draft_tokens": 0},
+    "num_draft_tokens must not be negative, got -1": {"num_draft_tokens": -1},
     "max_new_tokens must be positive, got -1": {"max_new_tokens": -1},
     "temperature must be 0 or at least 0.001, got 1e-05": {"temperature": 1e-5},
     "temperature must be 0 or at least 0.001, got nan": {"temperature": math.nan},
@@ -368,12 +371,10 @@ def test_the_command_prints_every_step_with_marks_and_ends_with_a_summary(
         lines[-1] == f"24 tokens in {len(steps)} target passes: {per_pass:.2f} tokens per pass, α ="
         f" {alpha:.2f}"
     )
-    assert engine.metrics.alpha == pytest.approx(
-        alpha, abs=0.05
-    )  # the engine's last window is a token shorter
+    assert engine.metrics.alpha == pytest.approx(alpha)
 
 
-def test_a_seed_repeats_the_command(tmp_path):
+def test_a_seed_repeats_the_command_and_without_drafts_each_pass_gives_a_token(tmp_path):
     save_model(tiny_llama(1, seed=0), tmp_path)
     arguments = ["w5", "--target", str(tmp_path), "--draft", str(tmp_path), "--temperature", "1"]
     first, again, other = (
@@ -383,6 +384,8 @@ def test_a_seed_repeats_the_command(tmp_path):
         for seed in "112"
     )
     assert first == again != other
+    plain = run_program("naive_speculate.naive", [*arguments, "--num-draft-tokens", "0"])
+    assert plain.stdout.endswith("64 tokens in 64 target passes: 1.00 tokens per pass\n")
 
 
 @pytest.mark.parametrize(
