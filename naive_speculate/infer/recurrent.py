@@ -131,10 +131,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)
         self._together, self._crops = True, False
-        taken = signature(model.forward).parameters
-        # Models without attention name their state so.
-        self._argument = "cache_params" if "cache_params" in taken else "past_key_values"
-        self._takes_positions = "position_ids" in taken
+        self._takes_positions = "position_ids" in signature(model.forward).parameters
 
     def check_state(self) -> None:
         """See `TransformersLanguageModel.check_state`; the state is kept, so that nothing has to
@@ -259,7 +256,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         positions = torch.arange(start, start + len(token_ids), device=self.device)[None]
         size, parts = len(token_ids) if self._together or not start else 1, []
         for part, at in zip(query.split(size, dim=1), positions.split(size, dim=1), strict=True):
-            options = {self._argument: state} | (
+            options = {self._cache_argument: state} | (
                 {"position_ids": at} if self._takes_positions else {}
             )
             with hidden_states(self.model, layers) as states:

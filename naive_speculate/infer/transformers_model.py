@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from inspect import signature
 from typing import Any, cast
 
 import torch
@@ -88,6 +89,7 @@ class TransformersLanguageModel(HasEndTokens):
                 self.name,
                 self.max_positions,
             )
+        self._cache_argument = cache_argument(model)
         self._mode: bool | None = None  # what `probe` has decided
 
     def check_state(self) -> None:
@@ -283,7 +285,7 @@ class TransformersLanguageModel(HasEndTokens):
         layers: Sequence[int] = (),
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         num_new, device = query_token_ids.shape[1], query_token_ids.device
-        layout: dict[str, torch.Tensor | dict[str, torch.Tensor]] = {}
+        layout: dict[str, Any] = {}
         if by_mask:
             positions = rows.positions(num_new, device)
             if self.max_positions is not None:
@@ -304,10 +306,9 @@ class TransformersLanguageModel(HasEndTokens):
             store = RaggedStore(rows)
             output = self.model(
                 input_ids=query_token_ids,
-                past_key_values=store,
                 use_cache=True,
                 logits_to_keep=self._kept(num_logits, num_new) if layers else num_logits,
-                **layout,
+                **layout | {self._cache_argument: store},
             )
         rows.advance(num_new)
         logits = cast(torch.Tensor, output.logits)
@@ -336,6 +337,14 @@ class TransformersLanguageModel(HasEndTokens):
                 "sliding_attention": window,
             }
         return window
+
+
+def cache_argument(module: nn.Module) -> str:
+    """The name of a forward's cache: `cache` since transformers 5.24, and before it
+    `past_key_values`, or `cache_params` in models without attention. Some forwards ignore names
+    that they do not have."""
+    taken = signature(module.forward).parameters
+    return next((name for name in ("cache", "cache_params") if name in taken), "past_key_values")
 
 
 def pretrained(model: Any) -> PreTrainedModel:

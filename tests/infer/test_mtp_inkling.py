@@ -74,10 +74,10 @@ def whole(pair: ModelPair, text: list[int], count: int) -> list[int]:
         hidden = mtp.layers[layer](
             mtp.embed_tokens(torch.tensor([tokens[1 + layer : 1 + layer + size]])),
             hidden,
-            position_embeddings=None,
-            attention_mask=mask[None, None],
-            position_ids=None,
-            past_key_values=None,
+            None,
+            mask[None, None],
+            None,
+            None,
         )
         if mtp.use_shared_post_norm:
             hidden = mtp.shared_post_norm(hidden)

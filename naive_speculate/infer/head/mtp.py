@@ -28,6 +28,7 @@ from naive_speculate.infer.transformers_model import (
     RaggedStore,
     TransformersLanguageModel,
     additive_mask,
+    cache_argument,
 )
 
 _NAMES = {
@@ -108,6 +109,7 @@ class MtpHead:
         self._norm = target.model.get_decoder().norm
         self.num_parameters = sum(each.numel() for each in self._mtp.layers[0].parameters())
         self.num_mtp_layers = len(self._mtp.layers)
+        self._cache_argument = cache_argument(self._mtp.layers[0])
         kinds = getattr(self._mtp.config, "layer_types", None)
         self._kinds = kinds or [None] * self.num_mtp_layers
         self._slots: dict[tuple[int, int], int] = {}
@@ -162,7 +164,7 @@ class MtpHead:
             position_embeddings=rotated,
             attention_mask=additive_mask(rows, num_new, self.device, self.dtype, window),
             position_ids=positions,
-            past_key_values=store,
+            **{self._cache_argument: store},
         )
         if self._mtp.use_shared_post_norm:
             hidden = self._mtp.shared_post_norm(hidden)
