@@ -116,17 +116,6 @@ GEMMA2 = {
     ("architecture", "config"),
     [
         ("gemma2", {**GEMMA2, "intermediate_size": 64}),
-        (
-            "gptj",
-            {
-                "n_embd": 32,
-                "n_layer": 2,
-                "n_head": 4,
-                "rotary_dim": 8,
-                "bos_token_id": 0,
-                "eos_token_id": 0,
-            },
-        ),
         ("mpt", {"d_model": 32, "n_layers": 2, "n_heads": 4}),
     ],
 )
