@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from naive_speculate.arguments import print_for_people
+from naive_speculate.tools.arguments import print_for_people
 from ui.host.options import arguments
 from ui.host.process import leave, prepare, quick_imports
 
@@ -32,8 +32,8 @@ def serve(args: argparse.Namespace) -> None:
         from ui.host.zero import import_spaces_first
 
         import_spaces_first()  # before torch
-        from naive_speculate.infer.memory import settle_memory
-        from naive_speculate.infer.threads import num_threads, share_cores
+        from naive_speculate.models.memory import settle_memory
+        from naive_speculate.models.threads import num_threads, share_cores
         from ui.host.catalog import open_catalog
         from ui.host.configuration import read_configuration
         from ui.host.operations import Counters, log_runs, routes, with_queue

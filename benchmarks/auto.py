@@ -8,7 +8,7 @@ all equally. That finds the best fixed window, but the fastest of eight is also 
 and that window are compared in separate runs with other seeds: --pairs of them, and up to
 --most-pairs while the 95% interval reaches further than 4% from the ratio, since sampled runs
 differ in their texts. Ratios, of tokens per second, are geometric means over pairs of runs
-(`naive_speculate.ratio`). The table is printed last, and saved in `auto.txt` in this folder.
+(`naive_speculate.tools.ratio`). The table is printed last, and saved in `auto.txt` in this folder.
 """
 
 import math
@@ -23,10 +23,10 @@ from rich.table import Column, Table
 from benchmarks.measuring import here, numbers, options_of, run_command, show
 from benchmarks.prompts import SITUATIONS
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.infer.threads import leave_cores_to
-from naive_speculate.ratio import logs_of, ratio_of
+from naive_speculate.models.threads import leave_cores_to
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.tools.bench.measure import in_turn, our_way
+from naive_speculate.tools.ratio import logs_of, ratio_of
 
 WINDOWS = range(1, 9)
 PRECISION = 0.04  # of half the 95% interval

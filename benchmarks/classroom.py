@@ -5,7 +5,7 @@ them for listed words.
                                    [--new-tokens 120] [--words FILE]
 
 The prompts (`classroom.txt`) include provoking ones; each is decoded at T = 0.7 and at T = 1 with
-as many seeds as the runs allow. The words are those of `naive_speculate.sampling.words`, or of a
+as many seeds as the runs allow. The words are those of `naive_speculate.guides.words`, or of a
 file that `WordList.encode` wrote, shown masked. Only whole words count: a run continues for a few
 tokens, and an incomplete last word is ignored. Exit status 1 if one was found.
 """
@@ -24,7 +24,7 @@ from rich.table import Table
 from benchmarks.measuring import numbers, options_of, output, run_command
 from benchmarks.prompts import read_prompts
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.sampling.words import WordList, classroom_words, masked
+from naive_speculate.guides.words import WordList, classroom_words, masked
 
 TEMPERATURES = (0.7, 1.0)
 NUM_DRAFT_TOKENS = 5

@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.measuring import Answer, first_tokens, options_of, output
 from benchmarks.replicas import APP, DRAFTS, crowd, kill_one, replicas, request_of, wait_for_all
 from naive_speculate import SpeculativeDecoder, load_pair
-from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
+from naive_speculate.models.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.serving import LocalEngine
 from naive_speculate.serving.ray import cluster
 from naive_speculate.serving.ray.app import DecoderArgs

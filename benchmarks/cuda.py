@@ -15,8 +15,8 @@ from transformers import LlamaForCausalLM
 from benchmarks.measuring import options_of, seconds
 from benchmarks.random_llama import VOCAB_SIZE, random_llama
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.arguments import print_for_people
-from naive_speculate.infer.load import wrap
+from naive_speculate.models.load import wrap
+from naive_speculate.tools.arguments import print_for_people
 from naive_speculate.tools.bench.measure import Transformers, Way, our_way
 
 WINDOWS, PLAIN_AND_FOUR, RUNS = (0, 1, 2, 4, 8), (0, 4), 2

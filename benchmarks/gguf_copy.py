@@ -6,8 +6,8 @@ from typing import Any
 
 import gguf
 
-from naive_speculate.infer.gguf.metadata import read_header
-from naive_speculate.infer.gguf.weights import dequantised
+from naive_speculate.models.gguf.metadata import read_header
+from naive_speculate.models.gguf.weights import dequantised
 
 _OWN = ("GGUF.", "general.architecture", "general.file_type")  # what the writer adds itself
 

@@ -22,11 +22,11 @@ from rich.table import Column, Table
 from benchmarks.llamacpp_peer import Measure, as_q8_0, peer
 from benchmarks.measuring import here, numbers, options_of, run_command, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
-from naive_speculate.known import KNOWN
-from naive_speculate.ratio import logs_of, ratio_of
+from naive_speculate.models.known import KNOWN
+from naive_speculate.models.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.tools.bench.measure import Way, in_turn, our_way
 from naive_speculate.tools.bench.suite import encode, read_suite
+from naive_speculate.tools.ratio import logs_of, ratio_of
 
 NGRAMS = ("NGRAM_SIMPLE", "NGRAM_MAP_K", "NGRAM_MOD", "NGRAM_CACHE")
 

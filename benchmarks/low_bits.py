@@ -18,10 +18,10 @@ from rich.table import Column, Table
 from benchmarks.measuring import numbers, options_of, output
 from benchmarks.prompts import QUESTIONS
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.infer.llama.kernels import row_difference
-from naive_speculate.infer.load import WEIGHTS
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.infer.threads import leave_cores_to
+from naive_speculate.models.llama.kernels import row_difference
+from naive_speculate.models.load import WEIGHTS
+from naive_speculate.models.threads import leave_cores_to
 from naive_speculate.tools.bench.measure import in_turn, our_way, pass_seconds
 
 COUNTS, CONTEXT = (1, 2, 4, 6, 9), 64

@@ -1,7 +1,7 @@
 """What the benchmarks share: options, times, clients at the same moment, tables.
 
 Ways of decoding are compared by `in_turn` of `naive_speculate.tools.bench.measure`, and their
-speeds by `naive_speculate.ratio`.
+speeds by `naive_speculate.tools.ratio`.
 """
 
 import argparse
@@ -19,9 +19,9 @@ from typing import Any, NoReturn, TypeVar
 from rich.console import Console
 from rich.table import Column, Table
 
-from naive_speculate.arguments import Parser, number, positive, print_for_people
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.serving import Engine, Request, Unavailable
+from naive_speculate.tools.arguments import Parser, number, positive, print_for_people
 from ui.host.measuring import machine_name
 
 T = TypeVar("T")

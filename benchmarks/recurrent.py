@@ -15,8 +15,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from benchmarks.measuring import seconds
-from naive_speculate.infer.load import wrap
-from naive_speculate.infer.recurrent import copied
+from naive_speculate.models.load import wrap
+from naive_speculate.models.recurrent import copied
 
 SIZE = {
     "vocab_size": 8192,

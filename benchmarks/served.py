@@ -6,8 +6,8 @@ import gradio as gr
 
 from benchmarks.server import free_port
 from naive_speculate import SpeculativeDecoder
-from naive_speculate.infer.memory import settle_memory
-from naive_speculate.infer.threads import share_cores
+from naive_speculate.models.memory import settle_memory
+from naive_speculate.models.threads import share_cores
 from naive_speculate.serving import LocalEngine
 from ui.host.catalog import load_catalog
 from ui.host.configuration import read_configuration

@@ -17,8 +17,8 @@ import onnxruntime
 
 from benchmarks.measuring import options_of
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.infer.threads import leave_cores_to, num_threads
-from naive_speculate.models import BUNDLED_PAIR
+from naive_speculate.models.threads import leave_cores_to, num_threads
+from naive_speculate.pair import BUNDLED_PAIR
 from ui.host.measuring import machine_name
 
 PROMPT = "Once upon a time there was a king"

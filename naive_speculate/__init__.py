@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from naive_speculate.events import Event, EventKind
     from naive_speculate.events.trace import Trace
+    from naive_speculate.guides.guided import GuidedDecodingParams
     from naive_speculate.models import ModelPair, load_pair
-    from naive_speculate.sampling.guided import GuidedDecodingParams
     from naive_speculate.sampling.params import SamplingParams
     from naive_speculate.sampling.strategy import SampleStrategy
     from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -42,7 +42,7 @@ _MODULES = {
     "Event": "events",
     "EventKind": "events",
     "GenerationResult": "speculate.run",
-    "GuidedDecodingParams": "sampling.guided",
+    "GuidedDecodingParams": "guides.guided",
     "ModelPair": "models",
     "SampleStrategy": "sampling.strategy",
     "SamplingParams": "sampling.params",

@@ -21,10 +21,10 @@ import torch
 
 from naive_speculate.infer import BasicInferencer, KVCache, new_cache
 from naive_speculate.models import ModelPair
-from naive_speculate.naive_cli import StepTokens, check_arguments, run_command
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.speculate.drafter import Drafter
 from naive_speculate.speculate.utils import speculative_sampling
+from naive_speculate.tools.naive_cli import StepTokens, check_arguments, run_command
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from naive_speculate.costs import CostTable, LearnedCosts
-from naive_speculate.infer.head.assistant import AssistantHead
-from naive_speculate.infer.head.model import Head, check_head
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import KVCache, LanguageModel
-from naive_speculate.known import DRAFTERS
+from naive_speculate.models.foreign.assistant import AssistantHead
+from naive_speculate.models.heads.model import Head, check_head
+from naive_speculate.models.known import DRAFTERS
+from naive_speculate.models.translation.tokens import Translation, translation_between
+from naive_speculate.speculate.costs import CostTable, LearnedCosts
 from naive_speculate.text import check_tokenizer
-from naive_speculate.translation import Translation, translation_between
 
 if TYPE_CHECKING:
-    from naive_speculate.infer.head.mtp import MtpHead
+    from naive_speculate.models.foreign.mtp import MtpHead
 
 _HERE = Path(__file__).resolve().parent
 _IN_REPOSITORY = _HERE.parent / "assets" / "pair"
@@ -157,14 +157,14 @@ class ModelPair:
             "naive_speculate.infer.transformers_model" not in sys.modules
         ):  # whose import takes seconds
             return False
-        from naive_speculate.infer.head.mtp import mtp_tensors
+        from naive_speculate.models.foreign.mtp import mtp_tensors
 
         return bool(mtp_tensors(self.target))
 
     @cached_property
     def mtp(self) -> "MtpHead":
         """That layer, loaded on first use; a `ValueError` if it is broken."""
-        from naive_speculate.infer.head.mtp import MtpHead
+        from naive_speculate.models.foreign.mtp import MtpHead
 
         return MtpHead(self.target)
 

@@ -25,8 +25,8 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 PROGRAMS = (
     "tests/hosting/",
-    "tests/testing/test_prove_command.py",
-    "tests/test_command_line.py",
+    "tests/tools/prove/test_prove_command.py",
+    "tests/tools/test_command_line.py",
 )
 PARTS = {
     "browser": "tests/browser/",
@@ -142,7 +142,7 @@ def small_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The folders of the bundled draft model as a target, and of itself with a little noise as
     its draft: real text, some drafts kept and some not, at a fraction of the bundled target's
     cost."""
-    from naive_speculate.models import BUNDLED_PAIR
+    from naive_speculate.pair import BUNDLED_PAIR
     from tests.tiny import save_noisy
 
     folder = tmp_path_factory.mktemp("noisy")

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
-from naive_speculate.models import BUNDLED_PAIR
+from naive_speculate.pair import BUNDLED_PAIR
 
 Tensors = dict[str, torch.Tensor]
 LAYOUTS = ("eagle", "speculators")

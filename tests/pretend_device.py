@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.llama.cuda_graphs import CudaCapture
+from naive_speculate.models.llama.cuda_graphs import CudaCapture
 
 CUDA, META = torch.device("cuda", 0), torch.device("meta")
 aten = torch.ops.aten

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load, load_file, save, save_file
 
 from naive_speculate import load_pair
-from naive_speculate.infer.files import load_error
+from naive_speculate.models.files import load_error
 from tests.heads import head_config, head_tensors, save_head
 from tests.tiny import save_model, tiny_llama
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from naive_speculate import Trace
-from naive_speculate.arguments import lines_of_file
+from naive_speculate.tools.arguments import lines_of_file
 from naive_speculate.tools.bench.suite import read_suite
 from naive_speculate.tools.prove.plan import Record, Settings, requests
 from naive_speculate.tools.prove.server import Answer

@@ -16,7 +16,6 @@ from naive_speculate.events import EventKind
 from naive_speculate.events.event import OUTPUT_KINDS
 from naive_speculate.models import wrap
 from naive_speculate.naive import StepTokens, speculative_decode
-from naive_speculate.palette import STYLES
 from naive_speculate.sampling.random_source import SeededRandom
 from naive_speculate.testing import (
     EOS,
@@ -25,8 +24,9 @@ from naive_speculate.testing import (
     exact_outputs,
     largest_difference,
 )
-from naive_speculate.testing.paths import ALMOST_ONE, Branches
-from tests.infer.llamas import random_model
+from naive_speculate.tools.proofs.paths import ALMOST_ONE, Branches
+from naive_speculate.tools.show.palette import STYLES
+from tests.models.llama.llamas import random_model
 from tests.programs import refusal, run_program
 from tests.tiny import noised, save_model, shape, tiny_llama
 

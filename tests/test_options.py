@@ -16,11 +16,11 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.__main__ import _add_options
 from naive_speculate.sampling.checked import Real, checked
 from naive_speculate.sampling.options import documented, option, options_of
 from naive_speculate.speculate.request import Request
 from naive_speculate.testing import ToyModel
+from naive_speculate.tools.command_line import _add_options
 from ui.run.api import PARAMETERS, _declare, parameters
 from ui.run.controls import _Builder
 from ui.run.settings import OPTIONS, Settings, with_options

@@ -18,7 +18,7 @@ from transformers import (
 
 from naive_speculate import ModelPair
 from naive_speculate.infer import LanguageModel
-from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.models.llama.model import LlamaLanguageModel
 
 
 def shape(**changes: Any) -> dict[str, Any]:

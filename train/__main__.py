@@ -13,7 +13,7 @@ from transformers import LlamaConfig
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 
 from naive_speculate import ModelPair, load_pair
-from naive_speculate.arguments import Parser, adder, positive, print_for_people, whole_number
+from naive_speculate.tools.arguments import Parser, adder, positive, print_for_people, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel
 from train.data import (

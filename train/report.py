@@ -8,8 +8,8 @@ import torch
 from rich.console import Console
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.tables import table
 from naive_speculate.tools.bench.measure import decode_all, lines_of, our_way
+from naive_speculate.tools.tables import table
 
 NUM_PROMPTS, MAX_TOKENS = 8, 96
 WINDOWS = (3, 5)

@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from naive_speculate.infer.llama.cuda_graphs import Place
-from naive_speculate.infer.llama.torch import TorchLlama
-from naive_speculate.infer.llama.weights import LlamaLayer, rotation
+from naive_speculate.models.llama.cuda_graphs import Place
+from naive_speculate.models.llama.torch import TorchLlama
+from naive_speculate.models.llama.weights import LlamaLayer, rotation
 from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template, beginning
 from train.progress import Progress
 from train.texts import MIN_ANSWER, Texts, joined, whole_conversations

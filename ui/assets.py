@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, TARGET
+from naive_speculate.tools.show.palette import DARK, LIGHT, PROMPT, STYLES, TARGET
 from ui import labels
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"

@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 from markupsafe import Markup
 
-from naive_speculate.events.spans import Span, to_markup
 from naive_speculate.text import MAX_LABEL
 from naive_speculate.text import visible as visible
+from naive_speculate.tools.show.spans import Span, to_markup
 
 CONTEXT = 70
 LEAST = 1e-4  # smaller probabilities are shown as "under 0.0001"

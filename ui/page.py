@@ -9,7 +9,7 @@ from markupsafe import Markup
 from starlette.routing import BaseRoute
 
 from naive_speculate.events import Event
-from naive_speculate.events.spans import spans, to_markup
+from naive_speculate.tools.show.spans import spans, to_markup
 from ui.assets import (
     PREVIEW,
     component,

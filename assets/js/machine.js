@@ -1,4 +1,4 @@
-// The machine on the stage: the drawing of one step (naive_speculate/events/drawing.py), whose parts move in the order in which
+// The machine on the stage: the drawing of one step (naive_speculate/tools/show/drawing.py), whose parts move in the order in which
 // they happened. It loops over the run's steps until the reader touches something.
 
 import { Channel, finder, lecturing, still } from "./dom.js";

@@ -1,4 +1,4 @@
-// The expected speedup, with the formulas of naive_speculate/theory.py. Costs are in target passes over one token.
+// The expected speedup, with the formulas of naive_speculate/speculate/theory.py. Costs are in target passes over one token.
 
 // Expected tokens of a step with k draft tokens, including the target's: equation 1 of Leviathan et al. 2023. A mean k such as
 // 4.5 counts as steps with 4 and with 5.

@@ -1,5 +1,5 @@
 // The waterfall from tokens per target pass to the speedup, for the measured run on the stage or for the sliders' values. The
-// formulas are those of naive_speculate/theory.py (see theory.js).
+// formulas are those of naive_speculate/speculate/theory.py (see theory.js).
 
 import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./charts.js";
 import { plot } from "./plot.js";

@@ -13,7 +13,7 @@ from benchmarks.engines.compare import COPIES
 from benchmarks.engines.models import GREEDY_TOKENS, PROMPT, VOCAB
 from benchmarks.engines.running import Running
 from benchmarks.engines.serve import Answer, Ask
-from naive_speculate.goodness import holm, rank_test, samples_needed, smallest_bias
+from naive_speculate.tools.goodness import holm, rank_test, samples_needed, smallest_bias
 
 K = 3
 SMALLEST = 0.2  # smallest bias worth finding

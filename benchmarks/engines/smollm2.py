@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from benchmarks.gguf_copy import write_like
-from naive_speculate.known import KNOWN
+from naive_speculate.models.known import KNOWN
 
 QUESTIONS = (
     "Write a short story about a dog who sails a boat.",

@@ -13,7 +13,7 @@ from benchmarks.engines.running import Running, running
 from benchmarks.engines.serve import Answer, Ask
 from benchmarks.engines.trial import Say
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.ratio import logs_of, ratio_of
+from naive_speculate.tools.ratio import logs_of, ratio_of
 
 K, TOKENS = 3, 48
 Decode = Callable[[list[int]], tuple[float, float | None, list[int]]]

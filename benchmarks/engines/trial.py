@@ -14,7 +14,7 @@ from benchmarks.engines.models import CLOSE, END, GREEDY_TOKENS, PERFECT, PROMPT
 from benchmarks.engines.running import Running, running
 from benchmarks.engines.serve import Ask
 from naive_speculate import SamplingParams
-from naive_speculate.infer.load import wrap
+from naive_speculate.models.load import wrap
 from naive_speculate.testing import prove_sampler
 
 HERE = Path(__file__).parent

@@ -8,18 +8,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from naive_speculate.events.drawing import step_svg
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, parse
-from naive_speculate.events.expected import (
+from naive_speculate.events.metrics import Metrics, summarize
+from naive_speculate.events.specspecs import is_specspecs, read_specspecs
+from naive_speculate.tools.show.drawing import step_svg
+from naive_speculate.tools.show.expected import (
     DraftSamplingRates,
     ExpectedAcceptance,
     draft_sampling_rates,
     expected_acceptance,
 )
-from naive_speculate.events.metrics import Metrics, summarize
-from naive_speculate.events.notebook import to_html
-from naive_speculate.events.spans import tokens_between
-from naive_speculate.events.specspecs import is_specspecs, read_specspecs
+from naive_speculate.tools.show.notebook import to_html
+from naive_speculate.tools.show.spans import tokens_between
 
 MAX_WINDOW = 1024
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from naive_speculate.guides.guided import GuidedDecodingParams
+from naive_speculate.guides.words import WordList, word_list
 from naive_speculate.sampling.checked import Real, checked
-from naive_speculate.sampling.guided import GuidedDecodingParams
 from naive_speculate.sampling.options import documented, lists_of, option
-from naive_speculate.sampling.words import WordList, word_list
 
 LogitsProcessor = (
     Callable[[list[int], torch.Tensor], torch.Tensor]

@@ -16,9 +16,9 @@ from typing import Any, cast
 import torch
 from transformers import LogitsProcessor, MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from naive_speculate.sampling.guided import GrammarMask
+from naive_speculate.guides.guided import GrammarMask
+from naive_speculate.guides.words import WordFilter
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.sampling.words import WordFilter
 
 WARPERS: dict[str, Callable[[Any], LogitsProcessor | None]] = {
     "min_p": lambda share: MinPLogitsWarper(float(share)) if share > 0 else None,

@@ -11,7 +11,7 @@ import torch
 
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
-from naive_speculate.infer.memory import free_memory
+from naive_speculate.models.memory import free_memory
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.protocol import (
     ANONYMOUS,

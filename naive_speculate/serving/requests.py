@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from naive_speculate.sampling.guided import GuideTooCostly
+from naive_speculate.guides.guided import GuideTooCostly
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.protocol import About, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder

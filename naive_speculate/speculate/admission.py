@@ -6,19 +6,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from naive_speculate.costs import CostTable
 from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.event import Event, EventKind
+from naive_speculate.guides.guided import GrammarCompiler, GuidedDecodingParams
+from naive_speculate.guides.words import FilterTable, WordFilter, WordList, word_list
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
+from naive_speculate.models.chat import in_template, messages_of, words_of
+from naive_speculate.models.translation.tokens import token_bytes
 from naive_speculate.pair import ModelPair
-from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
 from naive_speculate.sampling.options import options_of
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.sampling.words import FilterTable, WordFilter, WordList, word_list
-from naive_speculate.speculate.chat import in_template, messages_of, words_of
+from naive_speculate.speculate.costs import CostTable
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
 from naive_speculate.speculate.request import MAX_DRAFT_TOKENS, GivenDraft, Prompt, Request
 from naive_speculate.speculate.run import Run
@@ -27,7 +28,6 @@ from naive_speculate.speculate.tree import parse_tree
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy, verifier_for
 from naive_speculate.speculate.window import AutoWindow, CopyOrAskWindow, FixedWindow, Window
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
-from naive_speculate.translation import token_bytes
 
 _MANY_TOKENS = 2**31  # more tokens than any tokenizer has or can be asked about
 

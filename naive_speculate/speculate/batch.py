@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from naive_speculate.costs import LearnedCosts, StepCosts
 from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.infer.device import Seconds, Stopwatch, on_device
 from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.infer.slots import Slot, SlotPool
-from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
+from naive_speculate.models.threads import computes_beside_torch, one_torch_thread
 from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.costs import LearnedCosts, StepCosts
 from naive_speculate.speculate.draft import (
     OWN_DRAFTERS,
     BatchDrafter,

@@ -19,7 +19,7 @@ from playwright.sync_api import Page
 from naive_speculate import SamplingParams
 from naive_speculate.events import Event, EventKind, FinishReason, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
-from naive_speculate.theory import speedup as expected_speedup
+from naive_speculate.speculate.theory import speedup as expected_speedup
 from tests.browser.steps import script
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, Response, Route, expect
 from naive_speculate import SpeculativeDecoder
 from naive_speculate.infer.forward import forward_of
 from naive_speculate.infer.slots import SlotPool
-from naive_speculate.known import KNOWN
+from naive_speculate.models.known import KNOWN
 from naive_speculate.serving import Later, LocalEngine
 from tests.browser.steps import (
     another_run,

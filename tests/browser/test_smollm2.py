@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from benchmarks.server import Server
-from naive_speculate.known import KNOWN
+from naive_speculate.models.known import KNOWN
 from naive_speculate.speculate.draft import DRAFTERS
 from tests.browser.steps import (
     another_run,

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
 from naive_speculate.events import OUTPUT_KINDS
-from naive_speculate.palette import STYLES
+from naive_speculate.tools.show.palette import STYLES
 from tests.browser.steps import (
     TIP,
     becomes,

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
 from naive_speculate.events.event import OUTPUT_KINDS
-from naive_speculate.theory import break_even_alpha, expected_tokens, speedup
+from naive_speculate.speculate.theory import break_even_alpha, expected_tokens, speedup
 from tests.browser.steps import (
     TIP,
     as_soon_as,

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.event import MeasuredSpeedup
 from naive_speculate.events.metrics import Summary, summarize
-from naive_speculate.events.speedup import compare
 from naive_speculate.events.trace import Trace, dumps
+from naive_speculate.tools.show.speedup import compare
 from tests.ui.handmade import run
 
 SPEEDUP = MeasuredSpeedup(1.0, 0.9, 1.1, 40.0, 40.0, 1.0, 0.0, 1.0, None, 9, "a machine")

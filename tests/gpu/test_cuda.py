@@ -10,8 +10,8 @@ import torch
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.device import Stopwatch
-from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.ragged_cache import RaggedKVCache
+from naive_speculate.models.llama.torch import TorchLlama
 from naive_speculate.speculate.request import Request
 from tests.heads import save_bundled_head
 

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 from benchmarks.server import ROOT
 from naive_speculate import SamplingParams, Trace
-from naive_speculate.known import KNOWN
+from naive_speculate.models.known import KNOWN
 from naive_speculate.serving import Load, Request, SoloEngine, Unavailable
 from tests.hosting.http import ask, get
 from ui.host.catalog import load_catalog

@@ -20,7 +20,7 @@ import app
 from benchmarks.server import ROOT
 from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.infer.threads import THREADS_VARIABLE, num_threads
+from naive_speculate.models.threads import THREADS_VARIABLE, num_threads
 from naive_speculate.serving import LocalEngine
 from naive_speculate.serving.visit import Trouble, Visit
 from ui.host.catalog import Catalog, ServedPair
@@ -176,7 +176,7 @@ def test_cores_are_shared_with_a_browser_only_where_one_runs_on_them(
     monkeypatch.setenv(THREADS_VARIABLE, "1")  # what `main` sets goes with the test
     monkeypatch.delenv(THREADS_VARIABLE)
     monkeypatch.setenv("GRADIO_SERVER_NAME", environment)
-    monkeypatch.setattr("naive_speculate.infer.threads.available_cores", lambda: 6)
+    monkeypatch.setattr("naive_speculate.models.threads.available_cores", lambda: 6)
     monkeypatch.setattr("ui.host.catalog.load_catalog", threads_now)
     assert app.main(["--host", given] if given else []) == 2
     assert capsys.readouterr().err == f"app.py: {threads} threads\n"

@@ -14,7 +14,7 @@ from naive_speculate.infer import (
     TransformersLanguageModel,
 )
 from naive_speculate.speculate.drafter import Drafter
-from tests.infer.llamas import made as made_by
+from tests.models.llama.llamas import made as made_by
 from tests.tiny import shape
 
 COMMON = shape(max_position_embeddings=64, initializer_range=0.2)

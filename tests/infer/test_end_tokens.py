@@ -11,9 +11,9 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoModelForCausalLM, Gemma3Config, Gemma3ForConditionalGeneration
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.guides.guided import GuidedDecodingParams
 from naive_speculate.infer import BasicInferencer
 from naive_speculate.models import wrap
-from naive_speculate.sampling.guided import GuidedDecodingParams
 from tests.tiny import save_model, tiny_llama
 
 PROMPT, LENGTH = [5, 17, 33], 12

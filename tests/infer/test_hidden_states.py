@@ -12,8 +12,8 @@ from naive_speculate.infer import DynamicKVCache, TransformersLanguageModel
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.infer.slots import SlotPool
-from tests.infer.llamas import EXECUTORS, FAMILIES, WAYS, made, own_features, random_model
-from tests.infer.test_architectures import ARCHITECTURES, built
+from tests.models.llama.llamas import EXECUTORS, FAMILIES, WAYS, made, own_features, random_model
+from tests.models.test_architectures import ARCHITECTURES, built
 from tests.speculate.toys import ToyModel
 from tests.tiny import shape, tiny_llama
 

@@ -10,8 +10,8 @@ import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import BasicInferencer, DynamicKVCache, KVCache, KVState, SampleStrategy
-from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.slots import SlotPool
+from naive_speculate.models.llama.weights import RotaryTable
 from tests.speculate.toys import ToyModel
 
 

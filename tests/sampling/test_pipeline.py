@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from naive_speculate import SamplingParams
-from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
+from naive_speculate.guides.guided import GrammarCompiler, GuidedDecodingParams
 from naive_speculate.sampling.pipeline import LogitsPipeline
 
 VOCAB = 12

@@ -179,7 +179,7 @@ def test_what_is_loaded_is_no_work_for_the_collector_and_later_garbage_is_found(
 import gc, runpy, sys, types, weakref
 # they take seconds, and are not used here
 sys.modules["torch"] = sys.modules["numpy"] = types.SimpleNamespace(Tensor=None)
-settle_memory = runpy.run_path("naive_speculate/infer/memory.py")["settle_memory"]
+settle_memory = runpy.run_path("naive_speculate/models/memory.py")["settle_memory"]
 
 class Run:
     pass

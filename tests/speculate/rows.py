@@ -7,7 +7,7 @@ from typing import Any
 from naive_speculate import GenerationResult, SamplingParams, SpeculativeDecoder
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.events.steps import steps
-from naive_speculate.sampling.words import WordList
+from naive_speculate.guides.words import WordList
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM
 
 from naive_speculate import EventKind, GenerationResult, SamplingParams, Trace
 from naive_speculate.events import OUTPUT_KINDS
-from naive_speculate.goodness import LEAST_EXPECTED, g_test, smallest_bias
 from naive_speculate.infer.ragged_cache import RaggedKVCache
+from naive_speculate.tools.goodness import LEAST_EXPECTED, g_test, smallest_bias
 from tests.speculate.rows import same_as_plain
 
 OPENINGS = [

@@ -8,7 +8,7 @@ import torch
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
-from tests.infer.llamas import WAYS, made, own_features
+from tests.models.llama.llamas import WAYS, made, own_features
 from tests.speculate.rows import admitted, finish
 from tests.tiny import tiny_llama
 

@@ -7,7 +7,7 @@ import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import OUTPUT_KINDS
-from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
+from naive_speculate.guides.guided import GrammarCompiler, GuidedDecodingParams
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from naive_speculate.text import Vocabulary
 from tests.speculate.toys import ToyModel, check_lossless

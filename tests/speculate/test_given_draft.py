@@ -5,7 +5,7 @@ import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.speculate.request import GivenDraft
-from naive_speculate.testing.toys import pair_with_head
+from naive_speculate.tools.proofs.toys import pair_with_head
 from tests.speculate.toys import LOSSLESS, ToyModel, check_lossless, toys
 
 PROMPT = [1, 2]

@@ -21,14 +21,14 @@ from naive_speculate import (
 from naive_speculate.__main__ import main
 from naive_speculate.events import OUTPUT_KINDS, FinishReason
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.infer.head.checkpoint import load_head
-from naive_speculate.infer.llama.cuda_graphs import Graphs
+from naive_speculate.models.heads.checkpoint import load_head
+from naive_speculate.models.heads.suffix_head import MIN_MATCH
+from naive_speculate.models.llama.cuda_graphs import Graphs
 from naive_speculate.speculate.batch import PartialStepError
 from naive_speculate.speculate.draft import DRAFTERS, HeadDrafter
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
-from naive_speculate.speculate.draft.suffix_head import MIN_MATCH
 from naive_speculate.speculate.request import Request
-from naive_speculate.testing.toys import pair_with_head
+from naive_speculate.tools.proofs.toys import pair_with_head
 from tests.heads import (
     BLOCK_CONFIG,
     BLOCK_SIZE,
@@ -40,7 +40,7 @@ from tests.heads import (
     save_head,
     save_tensors,
 )
-from tests.infer.llamas import WAYS, compute_again, made, own_features
+from tests.models.llama.llamas import WAYS, compute_again, made, own_features
 from tests.speculate.rows import admitted, finish, windows
 from tests.speculate.toys import ToyModel, check_lossless
 from tests.tiny import save_model, tiny_llama

@@ -8,9 +8,9 @@ import torch
 
 from naive_speculate.speculate.rules import best, count_leading, residual
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
+from naive_speculate.speculate.theory import expected_accepted
 from naive_speculate.speculate.utils import greedy_match, speculative_sampling
 from naive_speculate.speculate.verify import BlockVerifier, GreedyVerifier
-from naive_speculate.theory import expected_accepted
 
 
 def random_probs(*shape: int, seed: int = 0, zeros: bool = False) -> torch.Tensor:

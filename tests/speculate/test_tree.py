@@ -11,8 +11,8 @@ from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDec
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.speculate.tree import MAX_NODES, choose, parse_tree, without
-from naive_speculate.testing.toys import pair_with_head
-from tests.infer.llamas import made
+from naive_speculate.tools.proofs.toys import pair_with_head
+from tests.models.llama.llamas import made
 from tests.speculate.rows import same_as_plain
 from tests.speculate.toys import ToyModel, check_lossless
 from tests.tiny import noisy_pair

@@ -8,13 +8,13 @@ import torch
 from transformers import LlamaForCausalLM
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.infer.head.checkpoint import load_head
+from naive_speculate.guides.guided import GuidedDecodingParams
+from naive_speculate.guides.words import WordList
 from naive_speculate.models import wrap
-from naive_speculate.sampling.guided import GuidedDecodingParams
-from naive_speculate.sampling.words import WordList
+from naive_speculate.models.heads.checkpoint import load_head
 from naive_speculate.speculate.request import GivenDraft
 from tests.heads import VOCAB, head_config, head_tensors, save_head
-from tests.infer.llamas import made
+from tests.models.llama.llamas import made
 from tests.speculate.rows import same_alone, same_as_plain
 from tests.speculate.toys import ToyModel, check_lossless
 from tests.tiny import tiny_llama, words

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.prompts import read_prompts
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
-from naive_speculate.sampling.words import WordList, classroom_words
+from naive_speculate.guides.words import WordList, classroom_words
 from tests.speculate.rows import COMMON, windows
 from tests.speculate.toys import (
     LOSSLESS,

@@ -8,7 +8,7 @@ from naive_speculate.testing import (
     exact_outputs,
     largest_difference,
 )
-from naive_speculate.testing.enumeration import Outputs
+from naive_speculate.tools.proofs.enumeration import Outputs
 
 __all__ = [
     "EOS",

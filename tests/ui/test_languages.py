@@ -363,7 +363,7 @@ def test_the_tables_have_the_same_texts_and_none_that_the_page_no_longer_has():
         for text in of_module(path)
     ]
     doctor += of_findings()
-    drawing = of_module(Path("naive_speculate/events/drawing.py"))
+    drawing = of_module(Path("naive_speculate/tools/show/drawing.py"))
     known = "\n".join("\n".join(pieces(text)) for text in [*texts(), *doctor, *drawing, *ELSEWHERE])
 
     def parts(piece: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import gradio as gr
 
-from naive_speculate.ratio import Estimate
+from naive_speculate.tools.ratio import Estimate
 from ui.assets import component, render
 from ui.labels import to_json
 

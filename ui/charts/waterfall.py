@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from naive_speculate.theory import pass_seconds
+from naive_speculate.speculate.theory import pass_seconds
 from ui.assets import component, render
 
 TITLE = "Where did the tokens of a target pass go?"

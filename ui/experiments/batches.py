@@ -15,8 +15,8 @@ from queue import SimpleQueue
 from statistics import fmean
 
 from naive_speculate.events import Event, EventKind
-from naive_speculate.events.speedup import step_seconds
-from naive_speculate.ratio import LEVEL, Estimate, lies_above, ratio_of
+from naive_speculate.tools.ratio import LEVEL, Estimate, lies_above, ratio_of
+from naive_speculate.tools.show.speedup import step_seconds
 from ui.experiments.sweep import Progress, in_order, ks_in_words, way_name
 from ui.host.catalog import Catalog
 from ui.host.zero import zero_gpu

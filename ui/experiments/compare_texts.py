@@ -7,7 +7,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from naive_speculate.models import BUNDLED_PAIR, load_pair
+from naive_speculate.models import load_pair
+from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.tools.differ import Scores, compare
 from ui.assets import ROOT, component, render
 from ui.experiments.rooms import answer_form, room, text_of

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import gradio as gr
 from gradio.components import Component
 
-from naive_speculate.ratio import LEAST
+from naive_speculate.tools.ratio import LEAST
 from ui.assets import calling, render
 from ui.charts.figures import Figure, build_plot
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays

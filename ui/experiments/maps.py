@@ -6,8 +6,8 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
-from naive_speculate.ratio import Estimate
-from naive_speculate.theory import speedup
+from naive_speculate.speculate.theory import speedup
+from naive_speculate.tools.ratio import Estimate
 from ui.charts.figures import (
     DRAFT,
     MUTED,

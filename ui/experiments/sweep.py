@@ -10,9 +10,9 @@ from statistics import fmean, median
 from typing import Any, Generic, TypeVar
 
 from naive_speculate.events import EventKind
-from naive_speculate.events.speedup import draft_seconds, step_seconds
 from naive_speculate.events.trace import Trace
-from naive_speculate.ratio import Estimate, may_be_best, mean_of, ratio_of
+from naive_speculate.tools.ratio import Estimate, may_be_best, mean_of, ratio_of
+from naive_speculate.tools.show.speedup import draft_seconds, step_seconds
 from ui.host.catalog import Catalog
 from ui.run.controls import EXAMPLES, QUESTIONS
 from ui.run.recorded import OF_TARGETS

@@ -16,8 +16,8 @@ import gradio as gr
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
-from naive_speculate.palette import STYLES
 from naive_speculate.speculate.verify import VerifyStrategy
+from naive_speculate.tools.show.palette import STYLES
 from ui import labels
 from ui.assets import component, render
 from ui.explain.glossary import linked

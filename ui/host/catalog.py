@@ -9,8 +9,8 @@ from itertools import chain
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.events import Event, MeasuredSpeedup
-from naive_speculate.infer.threads import leave_cores_to
-from naive_speculate.known import KNOWN, KnownPair
+from naive_speculate.models.known import KNOWN, KnownPair
+from naive_speculate.models.threads import leave_cores_to
 from naive_speculate.serving import About, Engine, Later, Load, LocalEngine, Request, SoloEngine
 from naive_speculate.serving.protocol import Deliver, Reader
 from naive_speculate.serving.visit import Observer, Visit

@@ -12,7 +12,7 @@ import torch
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from naive_speculate.known import KNOWN
+from naive_speculate.models.known import KNOWN
 from naive_speculate.serving import Engine
 from naive_speculate.serving.requests import MAX_ROWS
 from ui.checks import first_problem

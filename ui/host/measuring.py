@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from naive_speculate.events import Event, MeasuredSpeedup
-from naive_speculate.events.speedup import compare, plain_rates
-from naive_speculate.infer.threads import available_cores
+from naive_speculate.models.threads import available_cores
 from naive_speculate.serving import Engine, Load, Request, Unavailable
 from naive_speculate.serving.protocol import Reader
 from naive_speculate.serving.visit import Visit
 from naive_speculate.speculate.sequence import Detail
+from naive_speculate.tools.show.speedup import compare, plain_rates
 from ui.host.visitors import MEASURING
 from ui.labels import count
 

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from naive_speculate.arguments import Parser, parsed
+from naive_speculate.tools.arguments import Parser, parsed
 
 _port = parsed(int, "a number from 1 to 65535", lambda port: 0 < port < 2**16)
 

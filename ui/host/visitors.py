@@ -11,7 +11,7 @@ from ipaddress import ip_address, ip_network
 from types import FunctionType, ModuleType
 from typing import Any
 
-from naive_speculate.infer.memory import free_memory
+from naive_speculate.models.memory import free_memory
 from naive_speculate.serving.turns import Pool
 from ui.host.process import current_call, queue_of
 

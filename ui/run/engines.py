@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from naive_speculate.events import Event
+from naive_speculate.speculate.theory import expected_accepted
 from naive_speculate.speculate.verify import VerifyStrategy
-from naive_speculate.theory import expected_accepted
 
 RULES = {
     "ratio": (

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind
-from naive_speculate.events.expected import Expectation, two
 from naive_speculate.events.steps import Step
+from naive_speculate.tools.show.expected import Expectation, two
 from ui.run.engines import EngineRules
 
 MOST_DRAFTS = 64

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import Route
 
-from naive_speculate.known import KNOWN
-from naive_speculate.models import BUNDLED_PAIR
+from naive_speculate.models.known import KNOWN
+from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.speculate import step
 from ui.assets import component, render
 from ui.host.catalog import Catalog

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from naive_speculate.events import Event
 from naive_speculate.events.trace import Trace
-from naive_speculate.known import KNOWN
+from naive_speculate.models.known import KNOWN
 from ui.assets import ROOT
 from ui.host.limits import MAX_TRACE_BYTES, TRACES
 from ui.host.visitors import VISITOR_BYTES, give_back, weight

@@ -25,14 +25,14 @@ import gradio as gr
 from markupsafe import Markup
 
 from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind, FinishReason
-from naive_speculate.events.drawing import LAYOUTS, step_svg
 from naive_speculate.events.metrics import summarize
-from naive_speculate.events.notebook import to_html
 from naive_speculate.events.trace import Trace
-from naive_speculate.palette import PROMPT, STYLES
 from naive_speculate.serving import Request
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.draft.copying import CopyingDrafter
+from naive_speculate.tools.show.drawing import LAYOUTS, step_svg
+from naive_speculate.tools.show.notebook import to_html
+from naive_speculate.tools.show.palette import PROMPT, STYLES
 from ui.assets import IMPORT, component, modules_for, render, styles, variable
 from ui.explain.glossary import glossary
 from ui.explain.inspector import panel, redraw_data, words

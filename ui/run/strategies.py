@@ -14,8 +14,8 @@ from markupsafe import Markup
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.steps import steps
 from naive_speculate.events.trace import Trace
+from naive_speculate.speculate.theory import expected_accepted
 from naive_speculate.speculate.verify import VerifyStrategy
-from naive_speculate.theory import expected_accepted
 from ui.assets import component, render
 from ui.labels import number
 from ui.run.controls import STRATEGIES

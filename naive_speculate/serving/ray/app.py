@@ -17,9 +17,9 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig
 
 from naive_speculate.events import Event
-from naive_speculate.infer.memory import settle_memory
-from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
+from naive_speculate.models.memory import settle_memory
+from naive_speculate.models.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.local import LocalEngine
 from naive_speculate.serving.protocol import About, Load, Reader, Request, Unavailable

@@ -23,7 +23,7 @@ from ray import serve
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.serve.schema import ApplicationStatus, LoggingConfig
 
-from naive_speculate.infer.threads import available_cores
+from naive_speculate.models.threads import available_cores
 from naive_speculate.serving.ray.app import DEPLOYMENT, DecoderArgs, build
 from naive_speculate.text import one_line
 

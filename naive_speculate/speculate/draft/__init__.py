@@ -1,17 +1,17 @@
 """Where a step's draft tokens come from: one file per drafter, and their registry."""
 
-from naive_speculate.infer.head.parallel import ParallelHead
+from naive_speculate.models.foreign.assistant_drafter import AssistantDrafter
+from naive_speculate.models.foreign.block_drafter import BlockDrafter
+from naive_speculate.models.foreign.parallel import ParallelHead
+from naive_speculate.models.heads.suffix_head import SuffixHeadDrafter
+from naive_speculate.models.translation.drafter import TranslatedDrafter
 from naive_speculate.pair import ModelPair
-from naive_speculate.speculate.draft.assistant import AssistantDrafter
-from naive_speculate.speculate.draft.block import BlockDrafter
 from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter
 from naive_speculate.speculate.draft.head import HeadDrafter, MtpDrafter, ParallelHeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
-from naive_speculate.speculate.draft.suffix_head import SuffixHeadDrafter
-from naive_speculate.speculate.draft.translated import TranslatedDrafter
 
 DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,

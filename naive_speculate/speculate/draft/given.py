@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from naive_speculate.models.translation.drafter import TranslatedDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
-from naive_speculate.speculate.draft.translated import TranslatedDrafter
 from naive_speculate.speculate.sequence import SequenceState
 
 # its name in a run's settings; it is in no menu, since it needs `Request.given_draft`

@@ -10,10 +10,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.infer.slots import Slot
+from naive_speculate.models.heads.model import DraftHead
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter

@@ -2,5 +2,5 @@
 same pair and prompts.
 
 Everything runs alternately in one process, so that other programs slow all ways equally. Speeds
-and times are medians; ratios of speeds are geometric means (see `naive_speculate.ratio`).
+and times are medians; ratios of speeds are geometric means (see `naive_speculate.tools.ratio`).
 """

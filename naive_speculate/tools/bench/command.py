@@ -14,7 +14,14 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from naive_speculate.arguments import (
+from naive_speculate.infer.device import is_installed
+from naive_speculate.models import load_pair
+from naive_speculate.models.files import is_gguf
+from naive_speculate.models.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
+from naive_speculate.pair import BUNDLED_PAIR, ModelPair
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.tools.arguments import (
     Parser,
     add_models,
     adder,
@@ -24,14 +31,6 @@ from naive_speculate.arguments import (
     print_json,
     windows,
 )
-from naive_speculate.infer.device import is_installed
-from naive_speculate.infer.files import is_gguf
-from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
-from naive_speculate.models import BUNDLED_PAIR, load_pair
-from naive_speculate.pair import ModelPair
-from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.tables import Output, progress_bar, rounding_bar
 from naive_speculate.tools.bench.comparison import Comparison
 from naive_speculate.tools.bench.measure import Transformers
 from naive_speculate.tools.bench.report import save_plots, show, show_suite, suite_svg
@@ -43,6 +42,7 @@ from naive_speculate.tools.bench.suite import (
     read_suite,
     ways_of,
 )
+from naive_speculate.tools.tables import Output, progress_bar, rounding_bar
 
 PROMPTS = (
     "Once upon a time there was a king who had three sons, and",

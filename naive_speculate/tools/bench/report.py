@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from naive_speculate.palette import LIGHT
-from naive_speculate.tables import table
 from naive_speculate.tools.bench.suite import NONE
+from naive_speculate.tools.show.palette import LIGHT
+from naive_speculate.tools.tables import table
 
 _MAIN_NAMES = {"plain", *(f"k = {k}" for k in range(1, 65))}
 _GRIDS = {  # by key of the report: a table's title, and a plot's with its axes

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from naive_speculate.arguments import Parser, adder, positive, print_json, text_file
-from naive_speculate.tables import table
 from naive_speculate.text import visible
+from naive_speculate.tools.arguments import Parser, adder, positive, print_json, text_file
 from naive_speculate.tools.differ.compare import HALF, Difference, Verdict, differ
+from naive_speculate.tools.tables import table
 
 BOTH_RIGHT = (Verdict.SAME, Verdict.NEAR_TIE)
 

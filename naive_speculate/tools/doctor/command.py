@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from naive_speculate.arguments import Parser, adder, parsed, positive, print_json
-from naive_speculate.tables import Output
+from naive_speculate.tools.arguments import Parser, adder, parsed, positive, print_json
 from naive_speculate.tools.doctor.compare import show_comparison, to_dict
 from naive_speculate.tools.doctor.diagnosis import from_words, parameters
 from naive_speculate.tools.doctor.formats import KNOWN, decoded, read
 from naive_speculate.tools.doctor.reading import Reading
 from naive_speculate.tools.doctor.report import show
 from naive_speculate.tools.doctor.suspects import diagnose
+from naive_speculate.tools.tables import Output
 
 _WIDTH = 120  # of output to a file or a pipe
 

@@ -6,11 +6,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from naive_speculate.tables import table
 from naive_speculate.tools.doctor.diagnosis import Diagnosis
 from naive_speculate.tools.doctor.report import figures
 from naive_speculate.tools.doctor.rules import rule
 from naive_speculate.tools.doctor.suspects import ARITHMETIC
+from naive_speculate.tools.tables import table
 
 _SURE = 3.0  # standard errors from which chance does not explain a difference
 _SHARE = "draft tokens accepted"

@@ -1,9 +1,9 @@
 """Derives α, rates per index, the best window and break-even costs from an engine's figures,
 with costs as given by the user or estimated from the models' sizes.
 
-The formulas are those of `naive_speculate.theory` (Leviathan et al. 2023, arXiv 2211.17192). If
-the rates per index are given, the tokens of a shorter window follow without α: 1 + the sum of
-its rates.
+The formulas are those of `naive_speculate.speculate.theory` (Leviathan et al. 2023, arXiv
+2211.17192). If the rates per index are given, the tokens of a shorter window follow without α: 1 +
+the sum of its rates.
 """
 
 import math
@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from naive_speculate.costs import CostTable
-from naive_speculate.theory import (
+from naive_speculate.speculate.costs import CostTable
+from naive_speculate.speculate.theory import (
     alpha_for,
     break_even_alpha,
     break_even_draft_cost,

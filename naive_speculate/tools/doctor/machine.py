@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from naive_speculate.infer.device import is_installed
-from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.infer.threads import num_threads
-from naive_speculate.tables import Output, table
+from naive_speculate.models.llama.kernels import row_difference
+from naive_speculate.models.threads import num_threads
 from naive_speculate.tools.bench.measure import pass_seconds
+from naive_speculate.tools.tables import Output, table
 
 _COUNTS, _CONTEXT, _ROUNDS = (1, 2, 4, 8), 64, 7
 _KNOWN = ("avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimddp")
@@ -24,7 +24,7 @@ _FORMS = ("float32", "int8")
 def measured() -> dict[str, Any]:
     """Instruction sets, threads, median milliseconds of a pass over each number of tokens, and
     whether a token's bits are the same alone and among others, by form of the weights."""
-    from naive_speculate.infer.load import WEIGHTS  # slow to import
+    from naive_speculate.models.load import WEIGHTS  # slow to import
 
     if not is_installed("onnxruntime", "0"):
         raise ValueError(

@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from naive_speculate.tables import table
 from naive_speculate.tools.doctor.diagnosis import Diagnosis, Window
 from naive_speculate.tools.doctor.rules import rule
 from naive_speculate.tools.doctor.suspects import is_set
+from naive_speculate.tools.tables import table
 
 BAR = 20
 MOST = 8  # processes that are listed

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import to_json
 from rich.console import Console
 
-from naive_speculate.arguments import (
+from naive_speculate.tools.arguments import (
     Parser,
     adder,
     lines_of_file,
@@ -19,8 +19,8 @@ from naive_speculate.arguments import (
     positive_number,
     print_json,
 )
-from naive_speculate.tables import Output, progress_bar
 from naive_speculate.tools.prove.plan import PROMPTS
+from naive_speculate.tools.tables import Output, progress_bar
 
 _temperatures = parsed(
     lambda text: tuple(dict.fromkeys(float(part) for part in text.split(","))),
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (args.name is None) == (args.endpoint is None):
         parser.error("give MODULE:NAME, or --endpoint URL with --model M")
     if args.name is not None:
-        from naive_speculate.testing.proof import prove
+        from naive_speculate.tools.proofs.proof import prove
 
         proof = prove(args.name)
         print(proof)
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prove_server(args: argparse.Namespace) -> int:
-    from naive_speculate.goodness import samples_needed
+    from naive_speculate.tools.goodness import samples_needed
     from naive_speculate.tools.prove.evidence import ERROR_RATE, Evidence, states_raw
     from naive_speculate.tools.prove.plan import LENGTH, POSITIONS, Budget, Record, Settings, send
     from naive_speculate.tools.prove.reference import Reference

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from naive_speculate.goodness import Array, Fit, holm, rank_test, smallest_bias, two_sample_test
+from naive_speculate.tools.goodness import (
+    Array,
+    Fit,
+    holm,
+    rank_test,
+    smallest_bias,
+    two_sample_test,
+)
 from naive_speculate.tools.prove.plan import POSITIONS, Record, Request, Settings, requests
 from naive_speculate.tools.prove.reference import Reference
 from naive_speculate.tools.prove.server import (

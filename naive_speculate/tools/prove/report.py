@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from naive_speculate.goodness import POWER, smallest_bias
-from naive_speculate.tables import table
 from naive_speculate.text import visible
+from naive_speculate.tools.goodness import POWER, smallest_bias
 from naive_speculate.tools.prove.evidence import ERROR_RATE, NEAR_TIE, Evidence, Finding, Greedy
 from naive_speculate.tools.prove.plan import Cost
+from naive_speculate.tools.tables import table
 
 _SHOWN = 12
 

@@ -10,8 +10,8 @@ import gradio as gr
 import pytest
 
 from naive_speculate.events import Event, EventKind
-from naive_speculate.events.speedup import draft_seconds, step_seconds
-from naive_speculate.theory import expected_tokens
+from naive_speculate.speculate.theory import expected_tokens
+from naive_speculate.tools.show.speedup import draft_seconds, step_seconds
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.experiments import explore

@@ -6,7 +6,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from naive_speculate.models import BUNDLED_PAIR
+from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.serving import LocalEngine
 from tests.ui.handmade import run
 from ui.assets import ROOT

@@ -7,7 +7,7 @@ import pytest
 
 from naive_speculate import SamplingParams
 from naive_speculate.events import Event, EventKind
-from naive_speculate.theory import expected_accepted
+from naive_speculate.speculate.theory import expected_accepted
 from ui.run.engines import GREEDY, LACKING, NO_DRAFTS, OF_TREE, RULES, accepted, position
 from ui.run.figures import Figures
 

@@ -5,9 +5,9 @@ import pytest
 
 from naive_speculate import SamplingParams
 from naive_speculate.events import Event, EventKind
-from naive_speculate.events.expected import expected_acceptance
 from naive_speculate.events.metrics import summarize
 from naive_speculate.events.trace import Trace
+from naive_speculate.tools.show.expected import expected_acceptance
 from tests.ui.handmade import run
 from ui.run.figures import MOST_DRAFTS, MOST_SECONDS, Figures
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from naive_speculate import SamplingParams, SpeculativeDecoder
-from naive_speculate.known import KNOWN
+from naive_speculate.models.known import KNOWN
 from naive_speculate.serving import Engine, Later, LocalEngine, Request
 from naive_speculate.serving.protocol import About
 from naive_speculate.serving.visit import Trouble

@@ -11,9 +11,9 @@ from markupsafe import escape
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
-from naive_speculate.events.drawing import LAYOUTS, step_svg
-from naive_speculate.palette import STYLES
-from naive_speculate.theory import expected_accepted
+from naive_speculate.speculate.theory import expected_accepted
+from naive_speculate.tools.show.drawing import LAYOUTS, step_svg
+from naive_speculate.tools.show.palette import STYLES
 from tests.ui.handmade import run
 from ui.assets import styles, variables
 from ui.run.recorded import MAX_LINE_CHARACTERS, SPECULATIVE, opened, recorded_run

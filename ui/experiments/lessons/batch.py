@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from naive_speculate.theory import expected_tokens, speedup
+from naive_speculate.speculate.theory import expected_tokens, speedup
 from ui.charts.figures import ACCEPTED, INK, TARGET, Figure, axis, figure, inside, line, plain_line
 from ui.charts.waterfall import ALPHA, GPU
 from ui.experiments.batches import batch_speedups, sizes_for, sweep_batches

@@ -10,10 +10,10 @@ from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from naive_speculate.events.metrics import summarize
-from naive_speculate.events.speedup import step_seconds
 from naive_speculate.events.trace import Trace
-from naive_speculate.ratio import Estimate, logs_of, ratio_of
 from naive_speculate.speculate.sequence import Detail
+from naive_speculate.tools.ratio import Estimate, logs_of, ratio_of
+from naive_speculate.tools.show.speedup import step_seconds
 from ui.charts.figures import Figure, above, bars, category_axis, figure
 from ui.host.catalog import Catalog
 from ui.labels import visible

@@ -3,7 +3,7 @@ afterwards."""
 
 from collections.abc import Iterator
 
-from naive_speculate.events.expected import expected_acceptance
+from naive_speculate.tools.show.expected import expected_acceptance
 from ui.assets import render
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts
 from ui.labels import count, percent

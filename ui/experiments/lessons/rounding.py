@@ -8,7 +8,7 @@ from typing import Any
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.infer.threads import leave_cores_to
+from naive_speculate.models.threads import leave_cores_to
 from naive_speculate.tools.bench.measure import Decoded, forward_timer, our_way
 from ui.charts.figures import ACCEPTED, INK, MUTED, TARGET, Figure, axis, figure, line, nice_ceiling
 from ui.experiments.compare_texts import source_of

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from naive_speculate.events.steps import Step, steps
+from naive_speculate.speculate.theory import expected_accepted
 from naive_speculate.speculate.verify.typical import TypicalAcceptanceSampler
-from naive_speculate.theory import expected_accepted
 from ui.charts.figures import ACCEPTED, DRAFT, MUTED, REJECTED, TARGET, Figure
 from ui.experiments.lessons.find_examples import probs
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, bar_chart

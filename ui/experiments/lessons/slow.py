@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 
 from naive_speculate.events import EventKind
-from naive_speculate.ratio import undisturbed
+from naive_speculate.tools.ratio import undisturbed
 from ui.charts.figures import (
     ACCEPTED,
     DRAFT,

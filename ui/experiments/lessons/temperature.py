@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from naive_speculate.events import EventKind
-from naive_speculate.events.expected import expected_acceptance
+from naive_speculate.tools.show.expected import expected_acceptance
 from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, axis, figure, line
 from ui.experiments.lessons.find_examples import SURE, SamplingPosition, joined, judged_positions
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, showing

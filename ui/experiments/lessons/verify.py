@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup
 
 from naive_speculate.events import Event, EventKind
-from naive_speculate.events.drawing import step_svg
 from naive_speculate.events.steps import Step, steps
 from naive_speculate.events.trace import Trace
+from naive_speculate.tools.show.drawing import step_svg
 from ui.assets import render, variable
 from ui.experiments.lessons.find_examples import full_step, text_before
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, parts, spoken

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from naive_speculate.ratio import may_be_best
-from naive_speculate.theory import expected_tokens
+from naive_speculate.speculate.theory import expected_tokens
+from naive_speculate.tools.ratio import may_be_best
 from ui.charts.figures import (
     ACCEPTED,
     INK,

@@ -1,0 +1,1 @@
+"""Masks of tokens: grammars, schemas, word lists."""

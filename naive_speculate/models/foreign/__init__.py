@@ -1,0 +1,2 @@
+"""Drafters of other libraries: block, chain and parallel drafters, multi-token prediction layers,
+assistants."""

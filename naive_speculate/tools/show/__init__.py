@@ -1,0 +1,1 @@
+"""Runs shown to people: drawing, coloured tokens, terminal, notebook, figures to share."""
