@@ -17,8 +17,12 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.text import Vocabulary
 
 _COUNTED_TOGETHER = 256  # events: the figures are needed at the end only
-_UNJUDGED = {"draft_prob", "draft_top", "draft_entropy"}
 _OF_TARGET = {"target_prob", "target_top", "target_entropy", "forced"}
+_DECIDED = {"accept_prob", "threshold", "expected_accept", "forced"} | {
+    "sampled_accept", "argmax_accept", "matched_accept"
+}  # fmt: skip
+"""What a draft token has only if it was judged. One pass scores them all, and draws are made for
+the whole window."""
 _VERDICT = {"accept_prob", "uniform", "threshold", "draft_top_target", "target_top_draft"}
 
 
@@ -61,6 +65,7 @@ class Emitter:
         event.draft_seconds, event.verify_seconds = outcome.draft_seconds, outcome.verify_seconds
         event.total_seconds, event.tree = outcome.total_seconds, outcome.tree
         event.others, event.typical_distances = outcome.others, outcome.typical_distances
+        event.target_top = outcome.unused_top
         events.append(event)
         self._count += len(record.texts)
         if record.text_end is not None:
@@ -98,7 +103,9 @@ class Emitter:
         """The events of a step's draft tokens, and of the token after the accepted ones."""
         outcome, texts, names = record.outcome, record.texts, set(record.outcome.values)
         k, accepted, kept = len(outcome.draft_token_ids), outcome.num_accepted, len(texts)
-        cut, unjudged = str(record.finish_reason), names if outcome.judges_all else _UNJUDGED
+        judged_only = _DECIDED if outcome.tree is None else _DECIDED | {"uniform"}
+        unjudged = names if outcome.judges_all else names - judged_only
+        cut = str(record.finish_reason)
         groups: list[tuple[EventKind, Sequence[int], set[str], str | None]] = [
             (EventKind.PROPOSED, range(k), names - _VERDICT, None),
             (EventKind.ACCEPTED, range(min(accepted, kept)), names, None),

@@ -161,11 +161,13 @@ class Event:
             model only.
         matched_accept: Σ p·q there: the acceptance rate of a token drawn from q if it must equal
             the target's own draw.
-        uniform: The uniform draw r in [0, 1). The token is accepted if r < `accept_prob`.
+        uniform: The uniform draw r in [0, 1). The token is accepted if r < `accept_prob`. A
+            discarded token has its draw too: draws are made for the whole window.
         threshold: Typical acceptance's threshold on `target_prob`.
         draft_top, target_top, residual_top: The most probable tokens of the three distributions.
-        draft_top_target, target_top_draft: Of a judged draft token: the target's probability of
-            each token of `draft_top`, and the draft's of each token of `target_top`.
+            A `step` event has the `target_top` after the whole window, if the step has no bonus.
+        draft_top_target, target_top_draft: Of a draft token: the target's probability of each
+            token of `draft_top`, and the draft's of each token of `target_top`.
         draft_entropy, target_entropy: Entropies of the distributions, in nats.
         logprobs: Of a generated token, if requested: log-probabilities by token id, its own first.
         unknown_to_draft: True if the draft has another tokenizer that lacks the token.

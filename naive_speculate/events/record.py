@@ -27,6 +27,8 @@ class Outcome:
     values: dict[str, list[Any]] = field(default_factory=dict)
     # the most probable tokens of the residual distribution, after a rejection
     residual_top: TopTokens | None = None
+    # the target's most probable tokens after the whole window, if it was not accepted whole
+    unused_top: TopTokens | None = None
     # raw log-probabilities at each accepted draft and the next token
     logprobs: list[dict[int, Logprob]] | None = None
     # the position, in prompt and output, that the first draft was copied from

@@ -250,9 +250,11 @@ class Tops:
                 ("draft_top_target", self.draft_top_target[index], drafts),
             ):
                 values[name] = [own[: len(of)] for own, of in zip(probs, lists, strict=False)]
-        if self.residual_ids is not None and accepted < length:
-            residual = top(self.residual_ids[index], self.residual_probs[index])
-            outcome.residual_top = residual or None
+        if accepted < length:
+            outcome.unused_top = tops[length] or None
+            if self.residual_ids is not None:
+                residual = top(self.residual_ids[index], self.residual_probs[index])
+                outcome.residual_top = residual or None
         return values
 
 

@@ -132,6 +132,34 @@ def test_sampled_two_token_continuations_pass_a_chi_square_test(small_decoder, s
         assert found.p_value > 0.001, found
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("strategy", ["speculative_sampling", "greedy_match"])
+def test_every_column_of_a_window_has_the_p_of_a_plain_forward_judged_or_not(
+    small_decoder, reference, strategy
+):
+    params = SamplingParams(max_tokens=24, seed=4, temperature=0.8, ignore_eos=True)
+    result = small_decoder.generate(TEXT, params, num_draft_tokens=4, verify_strategy=strategy)
+    text, window, columns = list(result.trace.started.prompt_token_ids), [], set()
+    for event in result.trace:
+        if event.kind == EventKind.PROPOSED:
+            window.append(event.token_id)
+        after = len(window) if event.kind == EventKind.STEP else event.index or 0
+        if event.target_top:
+            logits = reference(torch.tensor([text + window[:after]])).logits[0, -1].double()
+            p = (logits / 0.8).softmax(dim=-1)
+            for top in event.target_top:
+                assert top.prob == pytest.approx(float(p[top.token_id]), abs=5e-4)
+            if event.kind != EventKind.STEP:
+                assert event.target_prob == pytest.approx(float(p[event.token_id]), abs=5e-4)
+            columns.add(event.kind)
+        if event.kind == EventKind.STEP:
+            assert (event.target_top is None) == (event.num_accepted == event.num_draft)
+            text += [e.token_id for e in result.trace if e.step == event.step if e.text is not None
+                     if e.kind in OUTPUT_KINDS]  # fmt: skip
+            window = []
+    assert columns >= {EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED, EventKind.STEP}
+
+
 @pytest.mark.parametrize(
     "strategy", ["speculative_sampling", "block_verification", "typical_acceptance", "greedy_match"]
 )
