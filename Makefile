@@ -7,7 +7,7 @@ VENV := .venv
 unexport PYTHONDONTWRITEBYTECODE # or every process would compile the project again
 BIN := $(VENV)/bin
 
-.PHONY: run test test-slow check docs engines lint clean
+.PHONY: run test test-slow check mutants docs engines lint clean
 
 # Weights in pages of 2 MB, where Linux gives them to who asks: a forward looks up fewer addresses.
 run: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
@@ -32,6 +32,11 @@ check: $(VENV)/.test lint
 test-slow: $(VENV)/.test chromium
 	$(BIN)/python -m pytest tests/browser --cpu-throttling 6 --timeout 3600
 
+# How many small faults the tests notice, in one room or all of `tests/mutants.toml`: `make mutants ROOM=verify`.
+# A room takes an hour at most; what is left follows in the next run.
+mutants: $(VENV)/.mutants
+	nice $(BIN)/python -m tests.mutants $(ROOM)
+
 # Other engines on trial, each in an environment of its own, or one: `make engines ENGINE=mlx-lm`.
 # Takes an hour; writes docs/engines.md and says for each engine which verdicts are new. Its status is 1
 # if one has changed. ENGINE="mlx-lm --only speed" repeats a part.
@@ -51,7 +56,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .mutants .mypy_cache .ruff_cache .pytest_cache
 
 # What is imported is compiled at its first import; most of what is installed never is.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compile
@@ -81,6 +86,10 @@ $(VENV)/.test: requirements.txt requirements-cluster.txt requirements-dev.txt | 
 
 $(VENV)/.docs: requirements-docs.txt $(VENV)/.test
 	$(INSTALL) -r requirements-docs.txt
+	@touch $@
+
+$(VENV)/.mutants: $(VENV)/.test
+	$(INSTALL) mutmut==3.8.1
 	@touch $@
 
 # The browser tests drive Debian's Chromium; it is installed when there is none and the user may.
