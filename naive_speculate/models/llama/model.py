@@ -154,11 +154,11 @@ def _forward_of(executor: str, stored: StoredLlama) -> _Forward:
 
 
 def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
+    if device.type != "cpu" or dtype != torch.float32:
+        return f"runs float32 on the CPU; the model is {dtype} on {device}"
     if not is_installed("onnxruntime", _ONNXRUNTIME) or not is_installed("onnx", _ONNX):
         return (
             f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install"
             " '.[onnx]' in the repository"
         )
-    if device.type != "cpu" or dtype != torch.float32:
-        return f"runs float32 on the CPU; the model is {dtype} on {device}"
     return None

@@ -4,6 +4,7 @@ server by its endpoint."""
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from naive_speculate.tools.arguments import (
     print_json,
 )
 from naive_speculate.tools.prove.plan import PROMPTS
+from naive_speculate.tools.prove.server import Server
 from naive_speculate.tools.tables import Output, progress_bar
 
 _temperatures = parsed(
@@ -110,20 +112,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if proof.lossless else 1
     if args.model is None:
         parser.error("--endpoint needs --model M, the model's name on the server")
-    return _prove_server(args)
+    headers = dict(args.header)
+    with closing(Server(args.endpoint, args.model, args.body, headers, args.max_seconds)) as server:
+        return _prove_server(server, args)
 
 
-def _prove_server(args: argparse.Namespace) -> int:
+def _prove_server(server: Server, args: argparse.Namespace) -> int:
     from naive_speculate.tools.goodness import samples_needed
     from naive_speculate.tools.prove.evidence import ERROR_RATE, Evidence, states_raw
     from naive_speculate.tools.prove.plan import LENGTH, POSITIONS, Budget, Record, Settings, send
     from naive_speculate.tools.prove.reference import Reference
     from naive_speculate.tools.prove.report import Report
-    from naive_speculate.tools.prove.server import Server
     from naive_speculate.tools.prove.stated import fetch
 
     prompts = args.prompts
-    server = Server(args.endpoint, args.model, args.body, dict(args.header), args.max_seconds)
     first = server.adapt(prompts[0])
     if not first.top and args.reference is None:
         raise ValueError(
@@ -151,7 +153,6 @@ def _prove_server(args: argparse.Namespace) -> int:
         send(server, settings, record, budget, progress)
         if reference is None:
             fetch(server, settings, record, raw, budget)
-    server.close()
     evidence = Evidence(settings, record, reference, raw, server.num_top)
     own = "its own logprobs" + " (stated before temperature)" * raw
     report = Report(

@@ -213,7 +213,8 @@ def send(
             except ServerError as error:
                 if time.monotonic() >= budget.deadline and not budget.begins():
                     return None
-                if error.refused or attempt == _ATTEMPTS - 1 or stop.wait(2.0**attempt):
+                last = error.refused or error.busy or attempt == _ATTEMPTS - 1
+                if last or stop.wait(2.0**attempt):
                     raise
         return None
 

@@ -3,9 +3,11 @@
 import contextlib
 import json
 import math
+import threading
 import time
 from dataclasses import dataclass, replace
-from itertools import product
+from email.utils import formatdate, parsedate_to_datetime
+from itertools import count, product
 from typing import Any
 
 import httpx
@@ -22,18 +24,20 @@ _ALWAYS = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}
 _MOST_LIKELY = 10, 5
 _LIMITS = (1, 2, 3, 4, 5, 8)  # how many servers list at most, whatever is requested
 _TIMEOUT = 120.0  # seconds until an answer is whole
+_BUSY = (429, 503)
+_MOST_WAITING = 600.0  # seconds for which one request waits for a busy server
 _COMPLETIONS = 4  # requested at once
 _IDS = {"return_tokens_as_token_ids": True}  # vLLM's: each token is its own entry then
-_NEVER_HELPED = (401, 403, 404, 405)
+_NEVER_HELPED = (401, 403, 404, 405, *_BUSY)
 
 
 class ServerError(ValueError):
     """What a server did wrong, in one line; `refused` is set if it answered that the request is
-    bad."""
+    bad, `busy` if it was busy for too long."""
 
-    def __init__(self, message: str, refused: bool = False) -> None:
+    def __init__(self, message: str, refused: bool = False, busy: bool = False) -> None:
         super().__init__(message)
-        self.refused = refused
+        self.refused, self.busy = refused, busy
 
 
 Entries = tuple[tuple[str, float], ...]
@@ -86,7 +90,7 @@ class Server:
             raise ValueError(f"endpoint must begin with http:// or https://, got {endpoint!r:.80}")
         self.url = endpoint.rstrip("/") + "/completions"
         self.model, self.fields, self.num_top = model, dict(body), _MOST_LIKELY[0]
-        self.seconds = min(seconds, _TIMEOUT)
+        self.seconds, self._closed = min(seconds, _TIMEOUT), threading.Event()
         try:
             self.client = httpx.Client(headers=headers, limits=httpx.Limits(max_connections=None))
             httpx.URL(self.url)
@@ -104,7 +108,7 @@ class Server:
             **self.fields,
         }
         try:
-            status, content = self._post(body)
+            status, content = self._post_patiently(body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ServerError(
                 f"{self.url} cannot be reached: {str(error) or type(error).__name__}"
@@ -127,9 +131,29 @@ class Server:
                 f"{self.url} does not answer as a completions server: {text!r:.120}"
             ) from None
 
-    def _post(self, body: dict[str, Any]) -> tuple[int, bytes]:
-        """The status and the content of the answer. Raises `httpx.ReadTimeout` if it is not
-        whole in time, though parts of it arrive."""
+    def _post_patiently(self, body: dict[str, Any]) -> tuple[int, bytes]:
+        """The status and the content of the answer of a server that is not busy. Waits for as long
+        as a busy one says, or ever longer if it says nothing. Raises `ServerError` if that takes
+        too long."""
+        ends = min(time.monotonic() + _MOST_WAITING, self.deadline)
+        for attempt in count():
+            response, content = self._post(body)
+            if response.status_code not in _BUSY:
+                break
+            asked = _retry_after(response.headers)
+            seconds = 2.0**attempt if asked is None else max(asked, 0.1 * 2**attempt)
+            if time.monotonic() + seconds > ends or self._closed.wait(seconds):
+                raise ServerError(
+                    f"{self.url} is busy (status {response.status_code}) and should not be asked"
+                    f" for another {seconds:.0f} s: run the same command later; with --work FILE"
+                    " it keeps the answers and continues from them",
+                    busy=True,
+                )
+        return response.status_code, content
+
+    def _post(self, body: dict[str, Any]) -> tuple[httpx.Response, bytes]:
+        """An answer and its content. Raises `httpx.ReadTimeout` if it is not whole in time, though
+        parts of it arrive."""
         ends, parts = min(time.monotonic() + self.seconds, self.deadline), list[bytes]()
         left = max(ends - time.monotonic(), 0.01)
         with self.client.stream("POST", self.url, json=body, timeout=left) as response:
@@ -137,7 +161,7 @@ class Server:
                 parts.append(part)
                 if time.monotonic() > ends:
                     raise httpx.ReadTimeout("the answer took too long")
-        return response.status_code, b"".join(parts)
+        return response, b"".join(parts)
 
     def adapt(self, prompt: str) -> Answer:
         """Find the fields that the server takes; returns the answer to one token. Raises
@@ -209,9 +233,25 @@ class Server:
             return 1
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; what waits for the server fails."""
+        self._closed.set()
         with contextlib.suppress(RuntimeError):  # a request may still run
             self.client.close()
+
+
+def _retry_after(headers: httpx.Headers) -> float | None:
+    """For how many seconds an answer asks to wait (RFC 9110, 10.2.3); None if it does not say."""
+    value = headers.get("retry-after", "").strip()
+    if value.isdecimal():
+        return float(value)
+    try:
+        until, now = (
+            parsedate_to_datetime(date).timestamp()
+            for date in (value, headers.get("date", formatdate()))
+        )
+    except (ValueError, OverflowError):
+        return None
+    return until - now
 
 
 def _answer(choice: dict[str, Any], num_top: int) -> Answer:

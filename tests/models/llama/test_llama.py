@@ -260,10 +260,14 @@ def test_bad_input_is_refused_by_the_name_of_the_argument(llama):
     assert cache.lengths == [0, 0]
 
 
-def test_an_executor_that_cannot_run_the_model_is_refused():
+def test_an_executor_that_cannot_run_the_model_is_refused(monkeypatch):
     unknown: Any = "tpu"
     with pytest.raises(ValueError, match="executor must be"):
         LlamaLanguageModel.from_transformers(SOURCE, unknown)
+    monkeypatch.setattr("naive_speculate.models.llama.model._ONNXRUNTIME", "99")
+    with pytest.raises(ValueError, match=r"needs the packages .* and onnxruntime>=99"):
+        LlamaLanguageModel.from_transformers(SOURCE, "onnx")
+    # no package would help
     with pytest.raises(ValueError, match='executor "onnx" runs float32 on the CPU'):
         LlamaLanguageModel.from_transformers(halved(random_model(FAMILIES["llama"]())), "onnx")
 

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from contextlib import ExitStack, suppress
+from email.utils import formatdate
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -69,7 +70,8 @@ class CompletionsServer(ThreadingHTTPServer):
     its answers after the first few, "hides" if it states no logprobs after the first token (as
     llama.cpp's server in steps with drafts), "hides, biased" if its sampler prefers the second
     token there, "merges" if tokens that differ by a leading space are one entry, "caps" if it
-    lists five at most.
+    lists five at most, "busy" if it takes nothing for a second or two now and then, "away" if
+    not for a day.
     """
 
     def __init__(self, model: Tales, fault: str) -> None:
@@ -77,12 +79,27 @@ class CompletionsServer(ThreadingHTTPServer):
         self.model, self.fault = model, fault
         self.random, self.lock, self.num_requests = np.random.default_rng(3), threading.Lock(), 0
         self.slow, self.ending = threading.Event(), threading.Event()
+        self.num_posts, self.free_at, self.num_early = 0, 0.0, 0
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.lock:
             self.num_requests += 1
             number = 0 if self.fault == "none" and "n" in body else body.get("n", 1)
             return {"choices": [self.choice(body) for _ in range(number)]}
+
+    def refusal(self) -> tuple[int, str] | None:
+        """The status and the `Retry-After` of a busy server's answer. It counts the requests that
+        come before the time that it named."""
+        with self.lock:
+            self.num_posts, now = self.num_posts + 1, time.time()
+            self.num_early += now < self.free_at
+            if self.fault == "away":
+                return 503, "86400"
+            if self.fault != "busy" or self.num_posts not in (2, 6, 10):
+                return None
+            self.free_at = [int(now) + 2, now + 1, now][self.num_posts // 4]
+            named = [formatdate(self.free_at, usegmt=True), "1", "soon"][self.num_posts // 4]
+            return 429 if self.num_posts == 2 else 503, named
 
     def choice(self, body: dict[str, Any]) -> dict[str, Any]:
         ids, tokens, top, drawn = self.prompt_ids(body["prompt"]), [], [], []
@@ -149,6 +166,12 @@ class CompletionsServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if (refusal := self.server.refusal()) is not None:
+            self.send_response(refusal[0])
+            self.send_header("retry-after", refusal[1])
+            self.send_header("content-length", "0")
+            self.end_headers()
+            return
         one = self.server.fault == "one" and body.get("n", 1) > 1
         refused = one or "repetition_penalty" in body  # as strict servers refuse fields
         said = json.dumps(
@@ -262,6 +285,21 @@ def test_a_server_without_completions_is_refused_and_one_that_never_ends_leaves_
         monkeypatch.setattr(f"naive_speculate.tools.prove.{module}.time", clock)
     status, said = prove(server, "--max-seconds", "60")
     assert (status, "it stopped after 60 s" in said) == (3, True)
+
+
+def test_a_busy_server_is_waited_for_as_it_says_and_a_long_wait_names_the_file_to_go_on_from(
+    serving, prove
+):
+    server, quick = serving("busy"), ("--samples", "12", "--temperatures", "1")
+    status, found = prove(server, *quick, "--json")
+    assert (status, server.num_early) == (0, 0)
+    fields = found["settings"]["body"]
+    assert fields == {"top_k": -1, "min_p": 0}, "no refusal was taken for that of a field"
+    server = serving("away")
+    status, said = prove(server, *quick)
+    assert (status, server.num_posts, said.count("\n")) == (2, 1, 1)
+    assert "is busy (status 503)" in said
+    assert "86400 s: run the same command later; with --work FILE" in said
 
 
 def test_a_stopped_run_is_undecided_and_continues_from_its_file(serving, prove, tmp_path):
