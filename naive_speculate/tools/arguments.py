@@ -75,7 +75,8 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
     }:
         name = re.escape(option[2:].replace("-", "_"))
         typed = option.replace("\\", r"\\")
-        message = re.sub(rf"^{name}\b|(?<![-\w]){name}(?==)", typed, message) if name else message
+        given = rf"^{name}\b(?:=True\b)?|(?<![-\w]){name}(?:=True\b|(?==))"  # a flag has no value
+        message = re.sub(given, typed, message) if name else message
     return message
 
 

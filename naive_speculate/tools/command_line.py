@@ -50,10 +50,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, parser_class=Parser, metavar="COMMAND"
     )
-    generate = commands.add_parser(
-        "generate", help="decode a prompt and show its draft tokens and verdicts"
-    )
+    help = "decode a prompt and show its draft tokens and verdicts"
+    described = f"{help.capitalize()}; a file or a pipe gets the generated text alone."
+    generate = commands.add_parser("generate", help=help, description=described)
     generate.add_argument("prompt", metavar="PROMPT")
+    help = "the prompt is a message, for the tokenizer's chat template"
+    generate.add_argument("--chat", action="store_true", help=help)
     if arguments[:1] == ["generate"]:  # these list registered names, which imports torch
         from naive_speculate.sampling.params import SamplingParams
         from naive_speculate.speculate.request import Request
@@ -162,7 +164,11 @@ def _generate(arguments: Sequence[str]) -> int:
     cancel = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: _leave() if cancel.is_set() else cancel.set())
     options = {name: getattr(args, name) for name in options_of(Request) if hasattr(args, name)}
-    options |= {"detail": "full" if args.json else "none", "cancel": cancel}
+    options |= {
+        "chat": args.chat,
+        "detail": "full" if args.json else "none",
+        "cancel": cancel,
+    }
     traces: Iterable[Iterable[Event]]
     if params.num_sequences > 1:
         outputs = decoder.generate(args.prompt, params, **options).outputs

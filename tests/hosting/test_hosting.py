@@ -22,7 +22,7 @@ from naive_speculate.serving.visit import Visit
 from naive_speculate.speculate.verify import VERIFIERS
 from naive_speculate.tools.doctor import read
 from tests.hosting.http import call_tool, get
-from tests.programs import refusal
+from tests.programs import refusal, run_program
 from tests.tiny import save_model, tiny_llama
 from ui.host.catalog import load_catalog
 from ui.host.configuration import BUNDLED, USUAL, Configuration, PairChoice, read_configuration
@@ -101,6 +101,21 @@ def test_the_environment_decides_and_options_win():
 def test_a_wrong_value_is_named(name, value):
     with pytest.raises(ValueError, match=f"NAIVE_SPECULATE_{name}"):
         read_configuration({f"NAIVE_SPECULATE_{name}": value}, {})
+
+
+def test_the_document_names_every_option_and_the_limits_of_numbers_are_those_it_states():
+    document = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8")
+    options = set(re.findall(r"--[a-z][a-z-]+", run_program("app", ["--help"]).stdout))
+    assert not {option for option in options - {"--help"} if f"`{option}`" not in document}
+    stated = re.findall(r"`(NAIVE_SPECULATE_\w+)` .* from ([\d,]+) to ([\d,]+)", document)
+    assert len(stated) == 4
+    for name, *limits in stated:
+        low, high = (int(limit.replace(",", "")) for limit in limits)
+        for number in (low, high):
+            read_configuration({name: str(number)}, {})
+        for number in (low - 1, high + 1):
+            with pytest.raises(ValueError, match=name):
+                read_configuration({name: str(number)}, {})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,6 +103,19 @@ def test_into_a_pipe_goes_the_generated_text_with_logprobs_after_it(small, expec
         for other in entry.values():
             assert f"{other.token!r} {other.logprob:.2f}" in line
     assert len(prompt) - 2 == len(expected.prompt_logprobs) - 1
+
+
+def test_with_chat_the_prompt_is_put_into_the_tokenizer_s_template(small_pair, tmp_path):
+    target = tmp_path / "target"
+    shutil.copytree(small_pair[0], target)
+    template = "{% for message in messages %}Q: {{ message.content }}\nA:{% endfor %}"
+    (target / "chat_template.jinja").write_text(template)
+    options = ["--target", str(target), "--draft", str(small_pair[1]), "--temperature", "0"]
+    asked, written = (
+        run("generate", *prompt, *options, "--max-tokens", "9", "--json").stdout
+        for prompt in (["Who?", "--chat"], ["Q: Who?\nA:"])
+    )
+    assert Trace.from_jsonl(asked).token_ids == Trace.from_jsonl(written).token_ids
 
 
 def test_it_takes_every_sampling_parameter(small):
@@ -207,6 +221,10 @@ def test_help_names_strategies_drafters_and_defaults():
         (
             ["generate", "--top-p=1.5", "--", r"--a\d"],
             "--top-p must be a number, above 0 and at most 1, got 1.5",
+        ),
+        (
+            ["generate", "x", "--chat"],
+            "--chat needs a chat template, and this pair's tokenizer has",
         ),
         (["generate", "x", "--device", "toaster"], "--device='toaster' is not available"),
         (["generate", "x", "--guided-regex", "("], "guided_decoding regex does not parse"),

@@ -5,11 +5,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, differ, load_pair
 from naive_speculate.__main__ import main
 from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.tools.differ import Verdict
+from naive_speculate.tools.differ.scores import fitted_temperatures
 from tests.programs import refusal
 
 TARGET = BUNDLED_PAIR / "draft"
@@ -70,12 +72,28 @@ def test_texts_that_part_in_bfloat16_are_a_near_tie_and_both_right(parted):
     assert found.a.greedy == found.b.greedy == 1
 
 
-def test_a_sampled_text_is_distinguished_from_a_greedy_one_with_the_temperature_that_fits(parted):
+def test_a_sampled_text_is_distinguished_from_a_greedy_one_with_the_temperatures_that_fit(parted):
     prompt, a, _ = parted
     found = differ(TARGET, prompt, a, written("float32", prompt, temperature=0.8, seed=3))
     assert found.verdict == Verdict.SAMPLING
     assert (found.a.temperature, found.a.greedy) == (0, 1)
-    assert 0.4 < found.b.temperature < 1.3
+    low, high = found.b.temperatures
+    assert 0.3 < low < 0.8 < high < 1.5
+    assert f"Text B fits temperatures from {low:g} to {high:g}" in found.explanation
+
+
+@pytest.mark.parametrize("num_tokens", [5, 40])
+def test_the_interval_of_temperatures_holds_the_true_one_however_short_the_text(num_tokens):
+    """Its 95% are those of long texts."""
+    random, widths, held = torch.Generator().manual_seed(1), [], 0
+    for _ in range(200):
+        logits = 3 * torch.randn(num_tokens, 97, generator=random)
+        ids = torch.multinomial((logits / 0.8).softmax(-1), 1, generator=random)[:, 0]
+        best, low, high = fitted_temperatures(logits, ids)
+        held += low <= 0.8 <= high or best == 0  # a greedy text fits it too
+        widths.append(high - low)
+    assert held >= 180
+    assert (max(widths) > 1) == (num_tokens == 5)
 
 
 def test_what_rounding_cannot_explain_is_said_to_be_unexplained(parted, small_decoder):

@@ -20,7 +20,7 @@ import torch
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.models import load_pair
 from naive_speculate.text import Vocabulary, num_shared
-from naive_speculate.tools.differ.scores import Scores, fitted_temperature, gaps, rarest
+from naive_speculate.tools.differ.scores import Scores, fitted_temperatures, gaps, rarest
 
 END = "(end of text)"
 MOST_PLAUSIBLE_TEMPERATURE = 1.5
@@ -61,6 +61,7 @@ class Likelihood:
     prompt: str  # the form of the prompt under which the text fits best
     greedy: float  # the share of tokens that are the target's most probable ones, up to rounding
     temperature: float  # the temperature under which the text is most probable; 0 if it is greedy
+    temperatures: tuple[float, float]  # its 95% interval, between 0.05 and 20; wide for few tokens
     # the probability that a sample at that temperature has a token as improbable as this text's
     # rarest one
     rarest: float
@@ -68,7 +69,7 @@ class Likelihood:
     @property
     def plausible(self) -> bool:
         """Whether the target may have sampled the text."""
-        return self.temperature <= MOST_PLAUSIBLE_TEMPERATURE and self.rarest >= LEAST_PLAUSIBLE
+        return self.temperatures[0] <= MOST_PLAUSIBLE_TEMPERATURE and self.rarest >= LEAST_PLAUSIBLE
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,13 @@ class _Text:
     def likelihood(self, rounding: float) -> Likelihood:
         share, ids = self.greedy(rounding), torch.tensor(self.answer)
         if share == 1:
-            return Likelihood(self.form, 1.0, 0.0, 1.0)
-        temperature = fitted_temperature(self.logits, ids)
+            return Likelihood(self.form, 1.0, 0.0, (0.0, 0.0), 1.0)
+        temperature, *interval = fitted_temperatures(self.logits, ids)
         return Likelihood(
             self.form,
             round(share, 4),
             temperature,
+            (interval[0], interval[1]),
             rarest(self.logits, ids, max(temperature, 0.05)),
         )
 
@@ -280,11 +282,12 @@ def _margins_at(
 
 
 def _at_best(name: str, likelihood: Likelihood) -> str:
-    """What the temperature under which a text is most probable says about it."""
+    """Which temperatures a text fits."""
     if likelihood.temperature == 0:
         return f"Text {name} is the target's greedy text, as at temperature 0."
+    low, high = likelihood.temperatures
     return (
-        f"Text {name} looks like a sample at temperature {likelihood.temperature:g}:"
+        f"Text {name} fits temperatures from {low:g} to {high:g}:"
         f" {likelihood.greedy:.0%} of its tokens are the target's most probable ones."
     )
 
