@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from benchmarks.server import ROOT
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.models.threads import THREADS_VARIABLE
@@ -131,6 +132,8 @@ def test_ctrl_c_keeps_the_questions_that_are_complete():
 
 
 def test_first_turns_are_read_and_a_category_may_be_limited(suite):
+    example = read_suite(ROOT / "benchmarks" / "questions.jsonl", limit=1)
+    assert len(example) == len({question.category for question in example}) == 4
     found = read_suite(suite, limit=1)
     assert [(q.category, q.line) for q in found] == [("lists", 1), ("tales & more", 2)]
     assert found[0].text == "apples, pears, plums, apples, pears, plums, apples,"
