@@ -7,28 +7,24 @@ expression, and any other is written character by character.
 
 import re
 from collections.abc import Callable
-from graphlib import CycleError, TopologicalSorter
 
-from llguidance.gbnf_to_lark import (
-    AlternativeNode,
-    ASTNode,
-    GbnfToLarkError,
-    GrammarParser,
-    LiteralNode,
-    RegexNode,
-    RepetitionNode,
-    RuleRefNode,
-    SequenceNode,
-)
-
-from naive_speculate.guides.expressions import MAX_WIDTH, characters, joined, literal, others
+from naive_speculate.guides.expressions import MAX_WIDTH, literal, rewritten
 
 MAX_EXPRESSION = 100_000  # characters of a grammar as one expression; a longer one is not made
+MAX_DEPTH = 200  # brackets inside brackets
 
-_HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
-_LETTER = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)|(.)", re.DOTALL)
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|\#.*) | (?P<head>[\w-]+)\s*::= | (?P<name>[\w-]+) | (?P<mark>[()|])
+    | "(?P<text>(?:[^"\\]|\\.)*)" | (?P<set>\[(?:[^]\\]|\\.)*]|\.) | (?P<times>[*+?]|{\d*,?\d*})
+    """,
+    re.VERBOSE,
+)
+_LETTER = re.compile(r"\\x(..)|\\u(.{4})|\\U(.{8})|\\(.)|(.)", re.DOTALL)
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
-_SPLIT_RULE = re.compile(r"\s*\n\s*\|")  # an alternative on a line of its own
+
+_Rules = dict[str, list[tuple[str, str]]]
+"""Of each rule the kinds and values of its tokens; a text or set is written as an expression for
+each of its characters, with spaces between them."""
 
 
 def read(text: str) -> str:
@@ -38,133 +34,108 @@ def read(text: str) -> str:
         ValueError: If it does not parse; the message continues "grammar …".
     """
     try:
-        rules = {
-            name: rule.alternatives
-            for name, rule in GrammarParser().parse(_SPLIT_RULE.sub(" |", _plain(text))).items()
-        }
-        used = {name: set(_names(rule)) for name, rule in rules.items()}
-        for name in sorted({"root"}.union(*used.values()) - used.keys()):
-            raise ValueError(f"does not parse, got {text!r:.80}: there is no rule {name!r}")
-        expression = _expression(rules, used)
-        return _lark(rules) if expression is None else f"/{expression}/"
+        rules = _rules(text)
+        used = {value for rule in rules.values() for kind, value in rule if kind == "name"}
+        for name in sorted({"root", *used} - rules.keys()):
+            raise ValueError(f"there is no rule {name!r}")
+        times = {value for rule in rules.values() for kind, value in rule if kind == "times"}
+        expression = _expression(rules, "root", {})
     except RecursionError:
         raise ValueError(f"is nested too deep, got {text!r:.80}") from None
-    except (GbnfToLarkError, IndexError) as error:
+    except ValueError as error:
         raise ValueError(f"does not parse, got {text!r:.80}: {error}") from None
-
-
-def _plain(text: str) -> str:
-    """Characters instead of their codes; the reader drops leading zeros of a code."""
-
-    def letter(match: re.Match[str]) -> str:
-        code = int(match[2] or match[3] or match[4], 16)
-        if code < 0x100:  # it may be a quote or a bracket
-            return rf"{match[1]}\x{code:02x}"
-        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise ValueError(f"does not parse, got {text!r:.80}: {match[0]} is no character")
-        return match[1] + chr(code)
-
-    return _HEX.sub(letter, text)
-
-
-def _names(node: ASTNode) -> list[str]:
-    """The rules that a node names."""
-    if isinstance(node, RuleRefNode):
-        return [node.name]
-    return [name for child in node.children() for name in _names(child)]
-
-
-def _expression(rules: dict[str, ASTNode], used: dict[str, set[str]]) -> str | None:
-    """The whole grammar as one regular expression; None if rules contain themselves, or it would
-    be too long."""
-    try:
-        order = list(TopologicalSorter(used).static_order())
-    except CycleError:
-        return None
-    written: dict[str, str] = {}
-    for name in order:
-        written[name] = _node(rules[name], written.__getitem__)
-        if len(written[name]) > MAX_EXPRESSION:
-            return None
-    return written["root"]
-
-
-def _lark(rules: dict[str, ASTNode]) -> str:
-    """The grammar in llguidance's own form, each of its words one character."""
+    for least in (int(found[0]) for each in times if (found := re.search(r"\d+", each))):
+        if least > MAX_WIDTH:
+            raise ValueError(f"may demand {MAX_WIDTH} repetitions, got {least}")
+    if expression is not None:
+        return f"/{expression}/"
     names = {name: f"r{index}" for index, name in enumerate(rules)} | {"root": "start"}
-
-    def set_of(expression: str) -> str:
-        return f"/{expression}/ "
-
-    written = {
-        name: _node(rule, lambda used: names[used] + " ", set_of, "(")
+    bodies = {
+        names[name]: _joined(
+            rule, names.__getitem__, lambda text: re.sub(r"(\S+)", r"/\1/", text), '""'
+        )
         for name, rule in rules.items()
     }
-    others_of = [f"{names[name]}: {body}" for name, body in written.items() if name != "root"]
-    return "\n".join([written["root"], *others_of])
+    return "\n".join([bodies.pop("start"), *(f"{name}: {bodies[name]}" for name in bodies)])
 
 
-def _node(
-    node: ASTNode,
-    rule: Callable[[str], str],
-    letter: Callable[[str], str] = str,
-    group: str = "(?:",
-) -> str:
-    """A node's text: `rule` gives that of a rule, `letter` that of one character."""
-    if isinstance(node, RuleRefNode):
-        return rule(node.name)
-    if isinstance(node, LiteralNode):
-        letters = [letter(literal(one)) for one, _ in _letters(node.value)]
-        return "".join(letters) or _empty(group)
-    if isinstance(node, RegexNode):
-        return letter(_set(node.rx))
-    if isinstance(node, AlternativeNode):
-        ways = [_node(way, rule, letter, group) for way in node.alternatives]
-        return f"{group}{'|'.join(ways)})"
-    if isinstance(node, RepetitionNode):
-        if node.min_times > MAX_WIDTH:
-            raise ValueError(f"may demand {MAX_WIDTH} repetitions, got {node.min_times}")
-        most = "" if node.max_times is None else node.max_times
-        inner = _node(node.node, rule, letter, group)
-        return f"{group}{inner}){{{node.min_times},{most}}}"
-    assert isinstance(node, SequenceNode)
-    return "".join(_node(part, rule, letter, group) for part in node.nodes) or _empty(group)
-
-
-def _empty(group: str) -> str:
-    return '""' if group == "(" else ""
+def _rules(text: str) -> _Rules:
+    rules: _Rules = {}
+    rule: list[tuple[str, str]] = []
+    at = depth = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        kind = token.lastgroup if token else None
+        if token is None or kind is None or (kind not in ("space", "head") and not rules):
+            raise ValueError(f"Expected {'a part' if rules else '::='} at {text[at:]!r:.20}")
+        at, value = token.end(), token[kind]
+        if kind == "head":
+            rule = rules[value] = []
+        elif kind == "text":
+            rule.append((kind, " ".join(literal(letter) for letter, _ in _letters(value))))
+        elif kind == "set":
+            rule.append(("text", rewritten(_set(value))))
+        elif kind != "space":
+            rule.append((kind, value.replace("{,", "{0,")))
+        alone = len(rule) < 2 or rule[-2][0] == "times" or rule[-2][1] in ("(", "|")
+        if kind == "times" and alone:
+            raise ValueError(f"{value} repeats nothing")
+        if kind == "mark":
+            depth += {"(": 1, ")": -1}.get(value, 0)
+        if depth > MAX_DEPTH:
+            raise RecursionError
+        if depth < 0 or (depth and (kind == "head" or at == len(text))):
+            raise ValueError("a bracket has no partner")
+    return rules
 
 
 def _letters(text: str) -> list[tuple[str, bool]]:
-    """The characters of a literal or a set, and whether each was escaped."""
+    """The characters of a text or a set, and whether each was escaped."""
     return [
         (chr(int(code, 16)), True)
-        if code
-        else (_CONTROLS.get(escaped, escaped), True)
-        if escaped
-        else (plain, False)
-        for code, escaped, plain in _LETTER.findall(text)
+        if (code := letter[1] or letter[2] or letter[3])
+        else (_CONTROLS.get(letter[4], letter[4]) or letter[5], letter[5] is None)
+        for letter in _LETTER.finditer(text)
     ]
 
 
 def _set(text: str) -> str:
-    """The characters of `[…]` or `.`, which is any character."""
+    """A set as Python writes it."""
     if text == ".":
-        return characters([(0, 0x10FFFF)])
-    letters = _letters(text[1:-1].replace("\\/", "/"))
-    negated = letters[:1] == [("^", False)]
-    letters = letters[negated:]
-    ranges, index = [], 0
-    while index < len(letters):
-        low = high = letters[index][0]
-        if index + 2 < len(letters) and letters[index + 1] == ("-", False):
-            high = letters[index + 2][0]
-            index += 2
-        if low > high:
-            raise ValueError(f"does not parse, got the range {low}-{high} in {text!r:.80}")
-        ranges.append((ord(low), ord(high)))
-        index += 1
-    members = others(joined(ranges)) if negated else joined(ranges)
-    if not members:
-        raise ValueError(f"has a set without characters, got {text!r:.80}")
-    return characters(members)
+        return "(?s:.)"
+    letters = [
+        letter if letter in "^-" and not escaped else rf"\U{ord(letter):08x}"
+        for letter, escaped in _letters(text[1:-1])
+    ]
+    return f"[{''.join(letters)}]"
+
+
+def _expression(rules: _Rules, name: str, written: dict[str, str | None]) -> str | None:
+    """A rule as a regular expression; None if it contains itself, or would be too long."""
+    if name not in written:
+        written[name] = None  # while it is written
+        used = [value for kind, value in rules[name] if kind == "name"]
+        if None not in [_expression(rules, each, written) for each in used]:
+            expression = _joined(
+                rules[name], lambda each: str(written[each]), lambda text: text.replace(" ", "")
+            )
+            written[name] = expression if len(expression) <= MAX_EXPRESSION else None
+    return written[name]
+
+
+def _joined(
+    rule: list[tuple[str, str]],
+    name: Callable[[str], str],
+    text: Callable[[str], str],
+    empty: str = "",
+) -> str:
+    """A rule with its names and texts as these write them; `empty` begins each alternative."""
+    parts = [empty]
+    for kind, value in rule:
+        if kind == "mark":
+            parts.append(value + (f" {empty}" if empty and value != ")" else ""))
+        elif kind == "times":
+            parts[-1] += value
+        else:
+            parts.append(f"({(name if kind == 'name' else text)(value) or empty})")
+    return (" " if empty else "").join(parts)

@@ -21,14 +21,14 @@ from naive_speculate.text import num_shared
 if TYPE_CHECKING:
     import llguidance
 
-MAX_GRAMMAR_LENGTH = 20_000  # characters: a schema of so many takes 0.2 s to read
 LIMITS = {
     "step_max_items": 5_000,
     "initial_lexer_fuel": 200_000,
     "max_lexer_states": 30_000,
     "verbose_errors": False,
 }
-"""llguidance's bounds on its own work: some 20 ms of one core for a mask, and 0.3 s to begin."""
+"""llguidance's bounds on its own work: some 20 ms of one core for a mask, and 0.3 s to begin, or
+longer with a guide of over 20,000 characters."""
 
 MAX_MASKS = 64  # that a sequence keeps: the tokens of a window, a byte for each token of the model
 
@@ -96,11 +96,6 @@ class GuidedDecodingParams:
                 f" got {kinds[0]} and True"
             )
         name, text = self.source
-        length = sum(map(len, self.choice)) if self.choice is not None else len(text)
-        if length > MAX_GRAMMAR_LENGTH:
-            raise ValueError(
-                f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got {length}"
-            )
         grammar_of(name, text, not self.disable_any_whitespace)
         return self
 
@@ -175,19 +170,25 @@ def grammar_of(name: str, text: str, any_whitespace: bool = True) -> str:
         raise ValueError(f"guided_decoding {name} {error}") from None
     # Without forcing: every token that continues a text is allowed, not only the tokenizer's choice
     grammar = matcher.grammar_from_lark(f'%llguidance {{"no_forcing": true}}\nstart: {start}')
-    if wrong := matcher.validate_grammar(grammar, limits=_limits()):
+    if wrong := matcher.validate_grammar(grammar, limits=_limits(grammar)):
         raise ValueError(f"guided_decoding {name} is refused, got {text!r:.80}: {_said(wrong)}")
     return str(grammar)
 
 
-def _limits() -> "llguidance.LLParserLimits":
-    return _llguidance().LLParserLimits(**LIMITS)
+def _limits(grammar: str) -> "llguidance.LLParserLimits":
+    fuel = max(LIMITS["initial_lexer_fuel"], 10 * len(grammar))
+    return _llguidance().LLParserLimits(**LIMITS | {"initial_lexer_fuel": fuel})
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def _loaded(text: str) -> Any:
     """A JSON schema."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=_number)
     except RecursionError:
         raise ValueError("is nested too deep") from None
     except ValueError as error:
@@ -211,9 +212,8 @@ def _json_options(any_whitespace: bool) -> dict[str, Any]:
 def _said(error: str) -> str:
     """llguidance's message, without the place in the grammar that was made for it."""
     first = error.replace("<non-verbose/>", "").strip().partition("\n")[0]
-    if "oneOf constraints are not supported" in first:
-        return "oneOf can be enforced if its schemas differ in type or in a required constant"
-    return re.sub(r"^at \d+\(\d+\): (failed to compile JSON schema: )?", "", first)[:300]
+    first = re.sub(r"^at \d+\(\d+\): (failed to compile JSON schema: )?", "", first)
+    return first.replace("f64", "number")[:300]
 
 
 class Vocabulary(Protocol):
@@ -275,7 +275,9 @@ class GrammarCompiler:
 
     def matcher(self, grammar: str) -> "llguidance.LLMatcher":
         """llguidance's own matcher, at the grammar's beginning."""
-        return _llguidance().LLMatcher(self._tokenizer, grammar, log_level=0, limits=_limits())
+        return _llguidance().LLMatcher(
+            self._tokenizer, grammar, log_level=0, limits=_limits(grammar)
+        )
 
 
 class _Walk:

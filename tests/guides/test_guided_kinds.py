@@ -21,6 +21,12 @@ EMPTY_TEXT, EMPTY_LIST = (
 ONE = "exactly one of json, regex, choice, grammar, json_object, got"
 
 
+CHAIN = {
+    "$defs": {f"d{n}": {"items": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(2000)},
+    "$ref": "#/$defs/d0",
+}
+
+
 def pattern(text: str) -> dict:
     """A schema of texts that match a regular expression."""
     return {"json": {"type": "string", "pattern": text}}
@@ -66,25 +72,24 @@ def test_what_makes_no_sense_is_refused_with_the_place():
         ({"regex": "("}, "regex does not parse, got '(': missing )"),
         ({"json": "{"}, "json does not parse, got '{'"),
         ({"json": '{"type": }'}, """got '{"type": }': Expecting value: line 1 column 10"""),
-        ({"json": {"type": "nonsense"}}, "json type must be one of array, boolean, integer, null"),
+        ({"json": {"type": "nonsense"}}, "Invalid type: nonsense"),
         ({"json": {"required": "a"}}, "Expected array for 'required', got \"a\""),
         ({"json": {"properties": 3}}, "json properties must be an object, got 3"),
-        ({"json": {"items": 3}}, "json must hold schemas, which are objects or booleans, got 3"),
-        ({"json": {"minimum": "3"}}, "json minimum must be a number, got '3'"),
+        ({"json": {"items": 3}}, "json must hold schemas, objects or booleans, got 3"),
+        ({"json": {"minimum": "3"}}, "Expected number for 'minimum', got \"3\""),
         ({"json": {"anyOf": {}}}, "json anyOf must be a list of schemas, got {}"),
         ({"json": {"const": object()}}, "json must be JSON"),
         ({"grammar": "nonsense"}, "grammar does not parse, got 'nonsense': Expected ::="),
         ({"grammar": 'root ::= "a'}, "grammar does not parse"),
         ({"grammar": "root ::= a"}, "there is no rule 'a'"),
         ({"grammar": 'tree ::= "a"'}, "there is no rule 'root'"),
-        ({"regex": "a" * 20_001}, "regex may be 20000 characters long, got 20001"),
     ):
         refused(given, said)
 
 
 def test_what_would_take_long_or_much_memory_is_refused():
     for given, said in (
-        ({"json": '{"items":' * 3000 + "{}" + "}" * 3000}, "json may be 20000 characters long"),
+        ({"json": CHAIN}, "json is nested too deep"),
         ({"json": '{"items":' * 1800 + "{}" + "}" * 1800}, "json is nested too deep"),
         ({"regex": "(" * 4000 + ")" * 4000}, "regex is nested too deep"),
         ({"grammar": "root ::= " + "(" * 4000 + ")" * 4000}, "grammar is nested too deep"),
@@ -102,6 +107,7 @@ def test_what_only_looks_like_it_is_taken():
         {"regex": "[0-9]{4}-[0-9]{1,2} [a-z]{1,1000}(, [a-z]{1,30}){0,30}"},
         {"regex": r"a\{5000\}[{9000}]"},
         {"regex": "a{1,100000}"},
+        {"json": {"enum": [f"word {n}" for n in range(30_000)]}},
         {"grammar": 'root ::= "x{5000}" root{0,5} | [y]{3}'},
         {"regex": "a+", "json_object": False, "disable_any_whitespace": False},
         {"choice": ["a"], "disable_any_whitespace": False},

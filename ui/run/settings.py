@@ -23,6 +23,7 @@ from naive_speculate.speculate.verify import VERIFIERS
 from ui.checks import first_problem
 
 MAX_PROMPT_CHARACTERS = 100_000
+MAX_GUIDE_LENGTH = 20_000  # characters: a schema of so many takes 0.2 s to read
 TREE = "3x2x1"  # an example; it has 15 nodes
 TITLES = {"choice": "One of these texts", "regex": "A regular expression", "json": "A JSON schema"}
 """The page's kinds of guides, by the library's names."""
@@ -201,6 +202,8 @@ def guide(kind: str, text: str) -> dict[str, Any] | None:
         raise ValueError(
             f"guided_text is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there"
         )
+    if len(text) > MAX_GUIDE_LENGTH:
+        raise ValueError(f"guided_text may be {MAX_GUIDE_LENGTH} characters long, got {len(text)}")
     if kind == "choice":
         return {"choice": [line.replace("\\n", "\n") for line in text.split("\n") if line.strip()]}
     return {"regex": text} if kind == "regex" else {"json": text, "disable_any_whitespace": True}
