@@ -133,7 +133,9 @@ class _Writer:
             after = ""
         last = len(parts) - 1
         written[1:1] = (
-            self._part(*part, flags, None if at else before, after if at == last else None)
+            self._part(
+                part[0], part[1], flags, None if at else before, after if at == last else None
+            )
             for at, part in enumerate(parts)
         )
         return "".join(written)
@@ -183,7 +185,7 @@ class _Writer:
                 f"has a set without characters, got {self.pattern!r:.80}: leave it out"
             )
         negated = items[0][0] is _op.NEGATE
-        inside = [self._item(*item, flags, negated) for item in items[negated:]]
+        inside = [self._item(item[0], item[1], flags, negated) for item in items[negated:]]
         if flags & re.IGNORECASE:
             inside += map(
                 literal, matcher.findall(_cased()) if not negated else matcher.sub("", _cased())

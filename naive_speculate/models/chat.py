@@ -3,12 +3,18 @@ the messages."""
 
 import re
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from naive_speculate.sampling.params import check_unicode
 from naive_speculate.speculate.request import Prompt
 from naive_speculate.text import one_line
 from naive_speculate.tools.show.spans import tokens_between
+
+_OPTIONS = {
+    "add_generation_prompt", "continue_final_message", "tools", "documents", "chat_template"
+}  # fmt: skip
+_ALONE: Mapping[str, Any] = {"add_generation_prompt": True}
 
 
 def messages_of(prompt: Prompt) -> list[dict[str, Any]]:
@@ -23,17 +29,28 @@ def messages_of(prompt: Prompt) -> list[dict[str, Any]]:
     return [_message(each, index) for index, each in enumerate(turns)]
 
 
-def in_template(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Token ids of a conversation, up to where its answer begins. Raises `ValueError`."""
+def in_template(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any] = _ALONE
+) -> list[int]:
+    """Token ids of a conversation, with the template's options, up to where its answer begins.
+    Raises `ValueError`."""
+    known = signature(tokenizer.apply_chat_template).parameters
+    if taken := sorted(options.keys() & known.keys() - _OPTIONS):
+        raise ValueError(f"chat_template_kwargs holds {taken[0]!r}, which no template reads")
     try:
-        return list(_applied(tokenizer, messages))
+        return list(_applied(tokenizer, messages, options))
     except Exception as error:  # a template is a program, which may fail in any way
         said = f"{type(error).__name__}: {one_line(error)}"
         raise ValueError(f"chat=True: the tokenizer's chat template fails: {said}") from None
 
 
 def words_of(
-    tokenizer: Any, prompt: Prompt, texts: Sequence[str], *, chat: bool
+    tokenizer: Any,
+    prompt: Prompt,
+    texts: Sequence[str],
+    *,
+    chat: bool,
+    options: Mapping[str, Any] = _ALONE,
 ) -> list[tuple[int, int]] | None:
     """Which tokens have the words of a text, or of each message of a conversation: the index of
     the first one and the index after the last one. `texts`: those of the tokens, of which the
@@ -46,18 +63,32 @@ def words_of(
     if not chat:  # the tokenizer may begin with a token of its own
         added = isinstance(prompt, str) and whole != prompt and whole.endswith(prompt)
         return [tokens_between(texts, len(whole) - len(prompt), len(whole))] if added else None
-    words = {f"\ue000{n}\ue000": each["content"] for n, each in enumerate(messages_of(prompt))}
-    marked = [
-        each | {"content": mark if each["content"] else ""}
-        for each, mark in zip(messages_of(prompt), words, strict=True)
+    words: dict[str, str] = {}
+
+    def marked(content: Any) -> Any:
+        """Content with a mark in place of each of its texts."""
+        if isinstance(content, list):
+            return [
+                marked(part) if isinstance(part, str) else {**part, "text": marked(part["text"])}
+                for part in content
+            ]
+        if not content:
+            return content
+        mark = f"\ue000{len(words)}\ue000"
+        words[mark] = content
+        return mark
+
+    messages = [
+        each | {"content": marked(each["content"])} if "content" in each else each
+        for each in messages_of(prompt)
     ]
     try:
-        rendered = _applied(tokenizer, marked, tokenize=False)
+        rendered = _applied(tokenizer, messages, options, tokenize=False)
     except Exception:  # it demands something of the words
         return None
     *parts, after = re.split("(\ue000[0-9]+\ue000)", rendered)
     between, marks = parts[::2], parts[1::2]
-    if sorted(marks) != sorted(mark for mark, content in words.items() if content):
+    if sorted(marks) != sorted(words):
         return None
     places = _places(whole, between, [words[mark] for mark in marks], after)
     return places and [tokens_between(texts, *place) for place in places]
@@ -86,21 +117,45 @@ def _places(
     return places[::-1] if after.endswith(whole) else None
 
 
-def _applied(tokenizer: Any, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
-    return tokenizer.apply_chat_template(
-        list(messages), add_generation_prompt=True, return_dict=False, **options
-    )
+def _applied(
+    tokenizer: Any,
+    messages: Sequence[Mapping[str, Any]],
+    options: Mapping[str, Any],
+    **form: Any,
+) -> Any:
+    return tokenizer.apply_chat_template(list(messages), return_dict=False, **options, **form)
 
 
 def _message(message: Any, index: int) -> dict[str, Any]:
     """A message of a conversation, checked; a text is the user's."""
     if isinstance(message, str):
         message = {"role": "user", "content": message}
-    if not isinstance(message, Mapping) or not all(
-        isinstance(message.get(name), str) for name in ("role", "content")
+    if not isinstance(message, Mapping):
+        raise ValueError(f"prompt[{index}] must be a message, got {message!r:.80}")
+    at = f"prompt[{index}]"
+    if not isinstance(message.get("role"), str):
+        raise ValueError(f"{at}['role'] must be text, got {message.get('role')!r:.80}")
+    calls = message.get("tool_calls")
+    if calls is not None and not (
+        isinstance(calls, Sequence) and all(isinstance(each, Mapping) for each in calls)
     ):
+        raise ValueError(f"{at}['tool_calls'] must be a list of calls, got {calls!r:.80}")
+    content = message.get("content")
+    if isinstance(content, list | tuple):
+        content = list(content)
+        for number, part in enumerate(content):
+            text = part.get("text") if isinstance(part, Mapping) else part
+            if not isinstance(text, str):
+                raise ValueError(
+                    f"{at}['content'][{number}] must be a part with text, got {part!r:.80}"
+                )
+            check_unicode(f"{at}['content']", text)
+        return {**message, "content": content}
+    if isinstance(content, str):
+        check_unicode(f"{at}['content']", content)
+    elif content is not None or not calls:
         raise ValueError(
-            f"prompt[{index}] must be a message with role and content as text, got {message!r:.80}"
+            f"{at}['content'] must be text, a list of parts with text, or None next to"
+            f" tool_calls, got {content!r:.80}"
         )
-    check_unicode("prompt", message["content"])
     return dict(message)

@@ -106,9 +106,7 @@ class Admission:
         params = request.params
         verifier = verifier_for(request.verify_strategy, params.greedy)
         drafter = self._drafter(request)
-        token_ids = self.encode(
-            self._as_chat(request.prompt) if request.chat else request.prompt, params
-        )
+        token_ids = self.encode(self._as_chat(request) if request.chat else request.prompt, params)
         self._checked("stop_token_ids", params.stop_token_ids or ())
         plan = self._plan(request, token_ids, verifier, drafter)
         limits = self._limits(params, len(token_ids))
@@ -228,7 +226,13 @@ class Admission:
             prompt=request.prompt if isinstance(request.prompt, str) else None,
             prompt_token_ids=rows[0].prompt_token_ids,
             prompt_texts=texts,
-            prompt_words=words_of(pair.tokenizer, request.prompt, texts, chat=request.chat),
+            prompt_words=words_of(
+                pair.tokenizer,
+                request.prompt,
+                texts,
+                chat=request.chat,
+                options=request.template_options,
+            ),
             settings=settings,
             seed=seed,
             models=pair.names,
@@ -311,13 +315,13 @@ class Admission:
                 )
         return checked
 
-    def _as_chat(self, prompt: Prompt) -> list[int]:
+    def _as_chat(self, request: Request) -> list[int]:
         """Token ids of a text, or of messages, in the tokenizer's chat template."""
-        messages = messages_of(prompt)
+        messages = messages_of(request.prompt)
         if not self.has_chat_template:
-            needing = "chat=True" if isinstance(prompt, str) else "a prompt of messages"
+            needing = "chat=True" if isinstance(request.prompt, str) else "a prompt of messages"
             raise ValueError(f"{needing} needs a chat template, and this pair's tokenizer has none")
-        return in_template(self.pair.tokenizer, messages)
+        return in_template(self.pair.tokenizer, messages, request.template_options)
 
     def _drafter(self, request: Request) -> str:
         """The name of what drafts; where nothing is drafted, the pair may lack what it needs."""

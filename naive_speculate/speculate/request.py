@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field, SkipValidation, field_validator
+from pydantic import Field, SkipValidation, field_validator, model_validator
 
 from naive_speculate.sampling.checked import checked
 from naive_speculate.sampling.options import documented, option
@@ -26,6 +26,10 @@ _Window = (
 )
 
 
+_Tools = Annotated[
+    Sequence[Any], Field(description="None or a list of functions or JSON schemas of tools")
+]
+_Names = Annotated[Mapping[str, Any], Field(description="None or a mapping of names")]
 _Confidence = Annotated[float, Field(ge=0, le=1, description="None or from 0 to 1")]
 
 
@@ -65,6 +69,12 @@ class Request:
     # whether to put text or messages into the tokenizer's chat template; refused where there is
     # none
     chat: bool = False
+    # what the template gets, by vLLM's names: functions or JSON schemas of tools, variables such
+    # as enable_thinking, and whether an answer begins or the last message goes on
+    tools: _Tools | None = None
+    chat_template_kwargs: _Names | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool = False
     draft_confidence: _Confidence | None = option(
         None,
         "End a window after a token with a lower draft probability.",
@@ -101,6 +111,31 @@ class Request:
                 f"prompt must be text, token ids or messages, got {type(prompt).__name__}"
             )
         return prompt
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "Request":
+        if self.add_generation_prompt and self.continue_final_message:
+            raise ValueError(
+                "add_generation_prompt begins an answer, and continue_final_message none: set one"
+            )
+        if not self.chat:
+            for name in ("tools", "chat_template_kwargs", "add_generation_prompt"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} needs chat=True")
+            if self.continue_final_message:
+                raise ValueError("continue_final_message needs chat=True")
+        return self
+
+    @property
+    def template_options(self) -> dict[str, Any]:
+        """What `apply_chat_template` gets besides the messages."""
+        begins = self.add_generation_prompt
+        given = {
+            "tools": None if self.tools is None else list(self.tools),
+            "add_generation_prompt": not self.continue_final_message if begins is None else begins,
+            "continue_final_message": self.continue_final_message,
+        }
+        return given | dict(self.chat_template_kwargs or {})
 
 
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:

@@ -88,8 +88,7 @@ def test_a_link_that_makes_no_sense_is_refused_by_name(name, value):
         ),
         (
             {"guided": "json", "guided_text": '{"type": "nonsense"}'},
-            "type must be one of array, boolean, integer, null, number, object, string, got"
-            " 'nonsense'",
+            "Invalid type: nonsense",
         ),
         ({"guided": "regex", "guided_text": "a{100000}"}, "may demand 10000"),
         (
@@ -297,5 +296,5 @@ def test_a_refusal_counts_and_shows_only_what_was_written():
     with pytest.raises(ValueError, match=r"got 70, one of 1 characters$"):
         checked({"prompt": "Once", "stop": lines}).request()
     texts = "\n".join(f"{number:05}" for number in range(4001))
-    with pytest.raises(ValueError, match="may be 20000 characters long, got 20005"):
+    with pytest.raises(ValueError, match="may be 20000 characters long, got 24005"):
         checked({"prompt": "Once", "guided": "choice", "guided_text": texts}).request()
