@@ -10,6 +10,7 @@ from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.event import Event, EventKind
 from naive_speculate.guides.guided import GrammarCompiler, GuidedDecodingParams
 from naive_speculate.guides.words import FilterTable, WordFilter, WordList, word_list
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.models.chat import in_template, messages_of, words_of
@@ -19,7 +20,7 @@ from naive_speculate.sampling.options import options_of
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.speculate.costs import CostTable
+from naive_speculate.speculate.costs import learned_costs
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
 from naive_speculate.speculate.request import MAX_DRAFT_TOKENS, GivenDraft, Prompt, Request
 from naive_speculate.speculate.run import Run
@@ -171,7 +172,7 @@ class Admission:
             and plan.tree is None
         )
         learned = (
-            self.pair.learned_costs(priced) if shrinks or (size is None and not repeats) else None
+            learned_costs(self.pair, priced) if shrinks or (size is None and not repeats) else None
         )
         costs = self.pair.costs(priced) if repeats or learned is None else learned.table()
         least = request.draft_confidence

@@ -17,14 +17,14 @@ from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models.threads import computes_beside_torch, one_torch_thread
 from naive_speculate.pair import ModelPair
-from naive_speculate.speculate.costs import LearnedCosts, StepCosts
+from naive_speculate.speculate.costs import LearnedCosts, StepCosts, learned_costs
 from naive_speculate.speculate.draft import (
-    OWN_DRAFTERS,
     BatchDrafter,
     Proposal,
     check_proposal,
     drafter_for,
     merge,
+    needs_check,
 )
 from naive_speculate.speculate.draft.failures import end_rows, own_layers
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
@@ -258,7 +258,7 @@ class Batch:
             )
             self.drafters[name].earlier = self.earlier
             self.drafters[name].target_rows = self._target_rows
-            self._learned[name] = self.pair.learned_costs(name)
+            self._learned[name] = learned_costs(self.pair, name)
         return self.drafters[name]
 
     def _target_rows(self, rows: Sequence[SequenceState]) -> Any:
@@ -319,7 +319,7 @@ class Runner:
                 parts.append(certain._replace(forced=by_force))
                 continue
             parts.append(drafter.propose(own, most_of))
-            if type(drafter) not in OWN_DRAFTERS:
+            if needs_check(drafter):
                 check_proposal(parts[-1], own, most_of, self.vocab_size)
         if len(parts) == 1:
             return parts[0]

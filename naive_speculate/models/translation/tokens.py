@@ -14,6 +14,8 @@ from typing import Any
 from tokenizers import Tokenizer
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from naive_speculate.text import check_tokenizer
+
 MIN_SHARE = 0.1  # least share of the target's tokens that a draft must have
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -73,7 +75,9 @@ class Translation:
 @lru_cache(maxsize=2)
 def translation_between(tokenizer: Any, draft_tokenizer: Any) -> Translation | None:
     """The translation of a pair; None if both have the same tokens, a `ValueError` if they share
-    too few."""
+    too few, or one has no fast backend."""
+    check_tokenizer(tokenizer)
+    check_tokenizer(draft_tokenizer, "draft_tokenizer")
     # Tokenizers are compared, since vocabulary sizes differ by padding within one family.
     if tokenizer.get_vocab() == draft_tokenizer.get_vocab():
         return None

@@ -121,6 +121,11 @@ class BatchDrafter:
         """What this pair lacks for such a drafter, in words; None if nothing."""
         return None
 
+    @classmethod
+    def suited_to(cls, pair: ModelPair) -> "type[BatchDrafter]":
+        """This class, or the one that drafts in its place for such a pair."""
+        return cls
+
     @staticmethod
     def head_of(pair: ModelPair) -> Any:
         """The head that reads the target's hidden states; None where the drafter has none."""
