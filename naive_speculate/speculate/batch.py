@@ -12,10 +12,9 @@ import torch
 
 from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import Outcome, StepRecord
-from naive_speculate.infer.device import Seconds, Stopwatch, on_device
+from naive_speculate.infer.device import Seconds, Stopwatch, on_device, one_torch_thread
 from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.infer.slots import Slot, SlotPool
-from naive_speculate.models.threads import computes_beside_torch, one_torch_thread
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.costs import LearnedCosts, StepCosts, learned_costs
 from naive_speculate.speculate.draft import (
@@ -72,7 +71,7 @@ class Batch:
         self.layers: list[int] = []
         self._learned: dict[str, LearnedCosts] = {}
         self.prefill, self.runner = Prefill(self.places), Runner(self.places)
-        self._beside_torch = computes_beside_torch(pair.target)
+        self._beside_torch = getattr(pair.target, "computes_beside_torch", False)
 
     @property
     def places(self) -> Places:
