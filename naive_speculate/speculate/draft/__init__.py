@@ -43,11 +43,6 @@ def drafter_for(name: str, pair: ModelPair) -> type[BatchDrafter]:
     return _TRANSLATED[GIVEN] if drafter is GivenDrafter else drafter
 
 
-def needs_check(drafter: BatchDrafter) -> bool:
-    """Whether its proposals are checked: those of drafters outside this package are."""
-    return type(drafter).__module__.partition(".")[0] != __name__.partition(".")[0]
-
-
 __all__ = [
     "DRAFTERS",
     "GIVEN",
@@ -59,5 +54,4 @@ __all__ = [
     "check_proposal",
     "drafter_for",
     "merge",
-    "needs_check",
 ]
