@@ -55,7 +55,8 @@ def outcomes_of(rows: Sequence[SequenceState], step: Step, vocabulary: Vocabular
         if probabilities is not None and row.detail != "none":
             outcome.values |= probabilities.of(index, row, step, outcome)
         if tops is not None and row.detail == "full":
-            outcome.values |= tops.of(index, outcome, vocabulary)
+            usable = tokens.num_usable[index]
+            outcome.values |= tops.of(index, outcome, vocabulary, usable)
         if others is not None and row.detail == "full":
             others.of(index, row, outcome)
         if step.tree is not None:
@@ -231,7 +232,9 @@ class Tops:
             tops.residual_ids, tops.residual_probs = residual.indices, residual.values
         return tops
 
-    def of(self, index: int, outcome: Outcome, vocabulary: Vocabulary) -> dict[str, list[Any]]:
+    def of(
+        self, index: int, outcome: Outcome, vocabulary: Vocabulary, num_usable: int
+    ) -> dict[str, list[Any]]:
         """A row's values, by the name of the events' field."""
         length, accepted = len(outcome.draft_token_ids), outcome.num_accepted
 
@@ -251,7 +254,7 @@ class Tops:
             ):
                 values[name] = [own[: len(of)] for own, of in zip(probs, lists, strict=False)]
         if accepted < length:
-            outcome.unused_top = tops[length] or None
+            outcome.unused_top = tops[length] if length < num_usable else None
             if self.residual_ids is not None:
                 residual = top(self.residual_ids[index], self.residual_probs[index])
                 outcome.residual_top = residual or None

@@ -1,8 +1,6 @@
 """The decoder on real text, with real acceptance, against transformers and the target's own
 probabilities."""
 
-import collections
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -15,7 +13,6 @@ from transformers import AutoModelForCausalLM
 from naive_speculate import EventKind, GenerationResult, SamplingParams, Trace
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.infer.ragged_cache import RaggedKVCache
-from naive_speculate.tools.goodness import LEAST_EXPECTED, g_test, smallest_bias
 from tests.speculate.rows import same_as_plain
 
 OPENINGS = [
@@ -89,127 +86,18 @@ def test_greedy_equals_transformers_for_50_prompts_under_every_window(
             assert same_or_near_tie(reference, prompt, theirs, ours.token_ids), f"k = {k}: {prompt}"
 
 
-def pairs_of_tokens(folder, prompt):
-    """The probability of every two tokens that may follow, each among the four most probable
-    ones."""
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
-
-    def top_four(tokens):
-        with torch.no_grad():
-            best = model(torch.tensor([tokens])).logits[0, -1].topk(4)
-        return zip(best.indices.tolist(), torch.softmax(best.values, -1).tolist(), strict=True)
-
-    return {(a, b): p * q for a, p in top_four(prompt) for b, q in top_four([*prompt, a])}
-
-
-def test_sampled_two_token_continuations_pass_a_chi_square_test(small_decoder, small_pair):
-    """400 samples find a bias (total variation) of 0.18 with 90% power; the draft is more than
-    twice that away."""
-    prompt, count = small_decoder.admission.encode("In the"), 400
-    expected, of_draft = (pairs_of_tokens(folder, prompt) for folder in small_pair)
-    distance = (
-        sum(
-            abs(expected.get(pair, 0) - of_draft.get(pair, 0))
-            for pair in expected.keys() | of_draft.keys()
-        )
-        / 2
-    )
-    assert (
-        smallest_bias(count, sum(p * count >= LEAST_EXPECTED for p in expected.values()), 0.001)
-        < 0.18
-        < distance / 2
-    )
-    for strategy in ("speculative_sampling", "block_verification"):
-        seen: collections.Counter[tuple[int, ...]] = collections.Counter()
-        for seed in range(count // 100):  # more rows at once take gigabytes of cache
-            params = SamplingParams(n=100, max_tokens=2, top_k=4, seed=seed, ignore_eos=True)
-            result = small_decoder.generate(
-                prompt, params, num_draft_tokens=2, verify_strategy=strategy, detail="none"
-            )
-            seen.update(tuple(output.token_ids) for output in result.outputs)
-        assert seen.keys() <= expected.keys()
-        found = g_test([seen[pair] for pair in expected], list(expected.values()))
-        assert found.p_value > 0.001, found
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("strategy", ["speculative_sampling", "greedy_match"])
-def test_every_column_of_a_window_has_the_p_of_a_plain_forward_judged_or_not(
-    small_decoder, reference, strategy
-):
-    params = SamplingParams(max_tokens=24, seed=4, temperature=0.8, ignore_eos=True)
-    result = small_decoder.generate(TEXT, params, num_draft_tokens=4, verify_strategy=strategy)
-    text, window, columns = list(result.trace.started.prompt_token_ids), [], set()
-    for event in result.trace:
-        if event.kind == EventKind.PROPOSED:
-            window.append(event.token_id)
-        after = len(window) if event.kind == EventKind.STEP else event.index or 0
-        if event.target_top:
-            logits = reference(torch.tensor([text + window[:after]])).logits[0, -1].double()
-            p = (logits / 0.8).softmax(dim=-1)
-            for top in event.target_top:
-                assert top.prob == pytest.approx(float(p[top.token_id]), abs=5e-4)
-            if event.kind != EventKind.STEP:
-                assert event.target_prob == pytest.approx(float(p[event.token_id]), abs=5e-4)
-            columns.add(event.kind)
-        if event.kind == EventKind.STEP:
-            assert (event.target_top is None) == (event.num_accepted == event.num_draft)
-            text += [e.token_id for e in result.trace if e.step == event.step if e.text is not None
-                     if e.kind in OUTPUT_KINDS]  # fmt: skip
-            window = []
-    assert columns >= {EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED, EventKind.STEP}
-
-
-@pytest.mark.parametrize(
-    "strategy", ["speculative_sampling", "block_verification", "typical_acceptance", "greedy_match"]
-)
-def test_events_carry_the_numbers_that_decided_and_a_loaded_trace_the_same(
-    small_decoder, tmp_path, strategy
-):
+def test_a_loaded_trace_is_the_same_and_times_rise(small_decoder, tmp_path):
     params = SamplingParams(max_tokens=24, seed=4, temperature=0.8)
-    result = small_decoder.generate(TEXT, params, num_draft_tokens=4, verify_strategy=strategy)
+    result = small_decoder.generate(TEXT, params, num_draft_tokens=4)
     events = result.trace.events
     assert [events[0].kind, events[-1].kind] == [EventKind.STARTED, EventKind.FINISHED]
     assert [e.time for e in events] == sorted(e.time for e in events)
-    proposed = {(e.step, e.index): e for e in events if e.kind == EventKind.PROPOSED}
-    for event in events:
-        if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED):
-            draft = proposed[event.step, event.index]
-            assert (event.token_id, event.draft_prob) == (draft.token_id, draft.draft_prob)
-            if strategy == "speculative_sampling":
-                assert event.accept_prob == pytest.approx(
-                    min(1.0, event.target_prob / event.draft_prob), rel=1e-5
-                )
-                assert (event.uniform < event.accept_prob) == (event.kind == EventKind.ACCEPTED)
-            elif strategy == "block_verification":
-                assert 0 <= event.accept_prob <= 1
-                assert event.uniform is not None
-            else:
-                assert event.accept_prob == (1.0 if event.kind == EventKind.ACCEPTED else 0.0)
-                assert event.uniform is None
-            if strategy == "typical_acceptance":
-                assert (event.target_prob > event.threshold) == (event.kind == EventKind.ACCEPTED)
-                assert event.threshold == pytest.approx(
-                    min(0.09, 0.3 * math.exp(-event.target_entropy)), rel=1e-4
-                )
-            tops = {top.token_id: top.prob for top in event.target_top}
-            assert tops.get(event.token_id, event.target_prob) == pytest.approx(event.target_prob)
-        if event.kind == EventKind.RESAMPLED and strategy == "speculative_sampling":
-            assert (
-                event.token_id in {top.token_id for top in event.residual_top}
-                or len(event.residual_top) == 8
-            )
-        if event.kind == EventKind.DISCARDED and strategy != "block_verification":
-            assert event.accept_prob is None
-    assert events[0].settings["lossy"] == (strategy in ("typical_acceptance", "greedy_match"))
     result.trace.save(tmp_path / "run.jsonl")
     loaded = Trace.load(tmp_path / "run.jsonl")
     assert loaded.text == result.text == result.trace.text
     assert loaded.metrics == result.metrics
     assert loaded.finished.metrics == result.metrics.to_dict()
-    silent = small_decoder.generate(
-        TEXT, replace(params, detokenize=False), num_draft_tokens=4, verify_strategy=strategy
-    )
+    silent = small_decoder.generate(TEXT, replace(params, detokenize=False), num_draft_tokens=4)
     assert (silent.text, silent.token_ids) == ("", result.token_ids)
 
 

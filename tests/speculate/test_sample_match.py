@@ -63,30 +63,6 @@ def decode_together(decoder, prompts, strategies):
     return [row.output_token_ids for row in rows]
 
 
-def test_the_stated_acceptance_is_sum_p_q_for_drawn_and_p_for_certain_drafts(decoder):
-    for draft_sampling in ("sampled", "argmax"):
-        trace = decoder.generate(
-            [0, 1], PARAMS, num_draft_tokens=4, draft_sampling=draft_sampling, **MATCH
-        ).trace
-        judged = [event for event in trace if event.kind in ("accepted", "rejected")]
-        for event in judged:
-            p, q = (whole(top) for top in (event.target_top, event.draft_top))
-            assert event.uniform is None
-            assert event.accept_prob == event.target_prob
-            assert event.expected_accept == pytest.approx(float(p @ q), abs=1e-9)
-            if draft_sampling == "sampled":
-                assert event.matched_accept == event.expected_accept
-        assert len(judged) > 20
-        assert trace.draft_sampling_rates.used == draft_sampling
-
-
-def whole(top):
-    probs = torch.zeros(7, dtype=torch.float64)
-    for entry in top:
-        probs[entry.token_id] = entry.prob
-    return probs
-
-
 def test_over_all_pairs_of_tokens_a_drawn_draft_is_accepted_with_probability_sum_p_q():
     p, q = torch.randn(2, 5, dtype=torch.float64).softmax(-1)
     verifier, accepted = VERIFIERS["sample_match"], 0.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from naive_speculate.models.translation.drafter import TranslatedDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.sequence import SequenceState
@@ -10,7 +11,7 @@ from naive_speculate.speculate.sequence import SequenceState
 GIVEN = "given"
 
 
-class Given(BatchDrafter):
+class _Given(BatchDrafter):
     """Proposes a row's given tokens in its first step, and nothing afterwards.
 
     The first of them is drafted with the stated probability s, otherwise a token that the draft
@@ -54,5 +55,9 @@ class Given(BatchDrafter):
         return Proposal(token_ids, probs, lengths)
 
 
-class GivenDrafter(Given, ModelDrafter):
+class GivenDrafter(_Given, ModelDrafter):
     """With a draft model that has the target's tokens."""
+
+
+class TranslatedGivenDrafter(_Given, TranslatedDrafter):
+    """With a draft model that has others, and may not know a given token."""

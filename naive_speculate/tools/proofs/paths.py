@@ -88,9 +88,7 @@ class _Watched(Runner):
     nothing."""
 
     def __init__(self, batch: Batch, source: Branches) -> None:
-        super().__init__(
-            batch.target, batch.slots, batch.drafter_of, batch.vocabulary, batch.vocab_size
-        )
+        super().__init__(batch.places)
         self.source = source
         self.hint = ""
 
