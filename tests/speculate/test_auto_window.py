@@ -8,8 +8,7 @@ from itertools import accumulate
 import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.infer.costs import CostTable
-from naive_speculate.speculate.costs import LearnedCosts, StepCosts
+from naive_speculate.speculate.costs import CostTable, LearnedCosts, StepCosts
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.window import (
     MAX_AUTO_WINDOW,
@@ -20,6 +19,7 @@ from naive_speculate.speculate.window import (
 )
 from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel, check_lossless
+from tests.tiny import noisy_pair
 
 TABLES = {
     "a CPU": CostTable(0.24, (1.0, 1.26, 1.31, 1.38, 1.48, 1.55, 1.72, 1.79, 1.88)),
@@ -332,3 +332,52 @@ def test_a_long_prompt_is_read_although_short_ones_keep_coming(tiny_pair, monkey
         batch.release([row for row in rows if row.ended])
         rows = [row for row in rows if not row.ended]
     assert long.ended
+
+
+class Noting(FixedWindow):
+    """Notes what it is to learn."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 0.1)
+        self.noted: list[tuple[int, int]] = []
+
+    def learn(self, num_accepted: int, num_judged: int) -> None:
+        self.noted.append((num_accepted, num_judged))
+
+
+def test_windows_and_costs_learn_of_judged_drafts_only():
+    """A draft after a rejected one is not judged; a tree's, and those of two drafters in one
+    step, say nothing about the costs of windows."""
+    pair = noisy_pair()
+    decoder, learned = SpeculativeDecoder(pair), pair.learned_costs("model").notes
+    params = SamplingParams(max_tokens=24, temperature=1.5, seed=1, ignore_eos=True)
+    batch, kinds = decoder.new_batch(), set()
+    runs = [decoder.prepare(Request([n, 5], params), first_row=n) for n in range(3)]
+    other = decoder.prepare(Request([1, 5, 1, 5], params, drafter="suffix"), first_row=3)
+    plain = decoder.prepare(Request([8, 5], params, num_draft_tokens=0), first_row=4)
+    for run in (*runs, other, plain):
+        batch.admit(run.rows)
+        run.rows[0].window = Noting() if run is not plain else run.rows[0].window
+    for number in range(6):
+        step = [*runs, other] if number == 5 else runs[: 1 + number % 3]
+        records = batch.step([run.rows[0] for run in (*step, plain)])
+        sums, widest = [0, 0], 0
+        for run in step:
+            events = run.events(records)
+            accepted = sum(event.kind == EventKind.ACCEPTED for event in events)
+            judged = accepted + sum(event.kind == EventKind.REJECTED for event in events)
+            kinds.add((judged - accepted, events[-1].num_draft - judged > 0))
+            assert run.rows[0].window.noted[-1] == (accepted, judged)
+            sums = [sums[0] + accepted, sums[1] + judged]
+            widest = max(widest, events[-1].num_draft)
+        count, costs = learned[-1]
+        assert count == len(step) + 1
+        found = costs and (costs.num_drafts, costs.accepted, costs.judged)
+        assert found == ((widest, *sums) if other not in step else None)
+        assert costs is None or min(costs.draft_seconds, costs.verify_seconds) > 0
+    assert kinds >= {(0, False), (1, True)}
+    batch.step(other.rows)
+    assert pair.learned_costs("suffix").notes[-1][1].draft_seconds == 0
+    row = admitted(decoder, batch, [5, 9], params, tree="2x1")
+    batch.step([row])
+    assert learned[-1] == (1, None)

@@ -1,9 +1,11 @@
 """Text that a grammar forces is drafted without a drafter, and marked: lossless, and the same in
 a batch and alone."""
 
+import random
 from collections import Counter
 
 import pytest
+import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import OUTPUT_KINDS
@@ -120,3 +122,25 @@ def test_a_rejected_copy_is_not_forced_where_the_grammar_allows_only_another_tok
     rejected = [event for event in events if event.kind == EventKind.REJECTED]
     assert rejected
     assert {event.forced for event in rejected} == {None}
+
+
+def test_a_guide_follows_any_history_after_any_other_also_across_the_end(toys):
+    """As drafts that are rejected lead it back, from beyond the end token, too."""
+    compiler = GrammarCompiler(toys.tokenizer, 6, [0])
+    guide, dice = GuidedDecodingParams(**GUIDE), random.Random(1)
+    histories, expected = [[]], {}
+    for history in histories:  # all that the guide allows, and one token more after the end
+        mask, scores = compiler.compile(guide), torch.zeros(6)
+        mask.apply(scores, list(history))
+        expected[tuple(history)] = scores.tolist(), compiler.compile(guide).forced_text(history)
+        allowed = [token for token, score in enumerate(scores.tolist()) if score == 0]
+        if len(history) < 6 and history[-2:-1] != [0]:
+            histories += [[*history, token] for token in allowed]
+    assert sum(0 in history for history in histories) > 5
+    mask = compiler.compile(guide)
+    for history in dice.choices(histories, k=600):
+        scores = torch.zeros(6)
+        if dice.random() < 0.5:
+            assert mask.forced_text(list(history)) == expected[tuple(history)][1]
+        mask.apply(scores, list(history))
+        assert scores.tolist() == expected[tuple(history)][0]

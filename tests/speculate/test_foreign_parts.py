@@ -10,6 +10,7 @@ from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDec
 from naive_speculate.events import FinishReason
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
+from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.rules import Verdict
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import VERIFIERS, GreedyVerifier, Verifier
@@ -302,3 +303,28 @@ def test_a_foreign_drafter_is_lossless(foreign, strategy):
         verify_strategy=strategy,
         within=1e-6,
     )
+
+
+def test_a_failed_admit_leaves_as_many_slots_as_before(tiny_pair, monkeypatch):
+    class Full(ModelDrafter):
+        def admit(self, row):
+            if len(self.slots) == 3:
+                raise MemoryError
+            super().admit(row)
+
+    monkeypatch.setitem(DRAFTERS, "full", Full)
+    decoder = SpeculativeDecoder(tiny_pair)
+    batch, several = decoder.new_batch(), SamplingParams(n=4, max_tokens=4)
+    first = admitted(decoder, batch, [5, 2], LONG, drafter="full")
+    slots = [batch.slots[first], batch.drafters["full"].slots[first]]
+    for _ in range(9):
+        with pytest.raises(MemoryError):
+            admitted(decoder, batch, [7, 2], several, drafter="full")
+        assert set(batch.slots) == set(batch.drafter_of) == {first}
+        assert set(batch.drafters["full"].slots) == {first}
+    second = admitted(decoder, batch, [8, 2], LONG, drafter="full")
+    assert [batch.slots[second].row, batch.drafters["full"].slots[second].row] == [1, 1]
+    assert all(len(slot.cache.lengths) <= 4 for slot in slots)
+    finish(batch, [first, second])
+    for row, prompt in ((first, [5, 2]), (second, [8, 2])):
+        assert row.output_token_ids == decoder.generate(prompt, LONG).token_ids

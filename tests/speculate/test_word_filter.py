@@ -57,6 +57,7 @@ def filtered(model: ToyModel, prompt: list[int]):
         ("model", LOSSLESS[0], [4, 2, 4]),
         ("prompt_lookup", LOSSLESS[0], [3, 4, 1]),
         ("suffix", LOSSLESS[1], [4, 2, 4]),
+        ("model", LOSSLESS[1], [3, 1] * 40 + [4, 2, 4]),
     ],
 )
 def test_every_path_gives_the_filtered_targets_distribution(prompt, drafter, strategy):
