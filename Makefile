@@ -54,6 +54,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/budget.py
 
 clean:
 	rm -rf $(VENV) .mutants .mypy_cache .ruff_cache .pytest_cache

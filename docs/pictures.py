@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.server import Server
-from ui.assets import PREVIEW
+from ui.assets import ROOT
 
 FOLDER = Path(__file__).resolve().parent
 QUESTION = "Write a Python function that reverses a list."
@@ -119,7 +119,7 @@ def preview(browser: Browser, url: str) -> None:
     drawing = Image.open(io.BytesIO(shot)).convert("RGB")
     picture = Image.new("RGB", (1200, 630), drawing.getpixel((0, 0)))
     picture.paste(drawing, ((1200 - drawing.width) // 2, (630 - drawing.height) // 2))
-    picture.quantize(128).save(PREVIEW, optimize=True)
+    picture.quantize(128).save(ROOT / "previews" / "run.png", optimize=True)
     context.close()
 
 

@@ -1,30 +1,28 @@
 """Speculative decoding in one file: Algorithm 1 of Leviathan et al. 2023 (arXiv 2211.17192),
-repeated until the text ends.
+repeated until the text ends. `SpeculativeDecoder` adds batches, parameters and events.
 
 A small draft model samples γ tokens, one by one. The target model scores all of them in one
 forward, which takes little longer than over one token. Each is then accepted or rejected such that
 the text has exactly the target's distribution. (Chen et al. 2023, arXiv 2302.01318, found it too.)
 
-Names are Leviathan's: p is the target's distribution, q the draft's, x₁ … x_γ are the draft
-tokens, n of them are accepted, and t is the target's own token after them. `SpeculativeDecoder`
-does the same for batches, with all parameters and with events.
+Names are Leviathan's: p is the target's distribution, q the draft's, x₁ … x_γ the draft tokens,
+n of which are accepted, and t is the target's token after them.
 
     python -m naive_speculate.naive "Once upon a time"
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
 
 import torch
 
 from naive_speculate.infer import BasicInferencer, KVCache, new_cache
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.speculate.drafter import Drafter
+from naive_speculate.speculate.naive_step import StepTokens, check_arguments
 from naive_speculate.speculate.utils import speculative_sampling
-from naive_speculate.tools.naive_cli import StepTokens, check_arguments, run_command
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,9 @@ def _lacking(token_ids: list[int], kv_cache: KVCache, device: torch.device) -> t
     return torch.tensor([token_ids[kv_cache.get_num_tokens() :]], device=device)
 
 
-main = partial(run_command, speculative_decode)
+def main(arguments: Sequence[str] | None = None) -> int:
+    return int(import_module("naive_speculate.tools.naive_cli").main(arguments))
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -4,22 +4,15 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.infer.protocols import KVCache, LanguageModel
-from naive_speculate.models.foreign.assistant import AssistantHead
-from naive_speculate.models.heads.model import Head, check_head
-from naive_speculate.models.known import DRAFTERS
-from naive_speculate.models.translation.tokens import Translation, translation_between
-from naive_speculate.speculate.costs import CostTable, LearnedCosts
+from naive_speculate.infer.protocols import Head, KVCache, LanguageModel, Translation
 from naive_speculate.text import check_tokenizer
-
-if TYPE_CHECKING:
-    from naive_speculate.models.foreign.mtp import MtpHead
 
 _HERE = Path(__file__).resolve().parent
 _IN_REPOSITORY = _HERE.parent / "assets" / "pair"
@@ -37,8 +30,8 @@ class ModelPair:
         target: The model whose output distribution is preserved.
         draft: A smaller model; None for drafting without a model or plain decoding.
         tokenizer: A transformers tokenizer; None if prompts are token ids.
-        draft_tokenizer: The draft's tokenizer if it differs from the target's; then only tokens
-            that both have are drafted.
+        translation: From the target's tokens to the draft's, if the draft has another tokenizer;
+            then only tokens that both have are drafted. `load_pair` makes it.
         measured_costs: Measured costs of this pair, for `num_draft_tokens="auto"`; otherwise
             they are estimated.
         head: A draft head, a block drafter or an assistant, which drafts from what the target
@@ -51,16 +44,15 @@ class ModelPair:
     Raises:
         ValueError: If target or draft is not a language model, is a transformers model without
             `wrap`, or has an invalid end-of-sequence token; if the head is for another target,
-            the draft's tokenizer shares fewer than a tenth of the target's tokens, or the pair
-            lacks `fastest_drafter`.
+            a translation lacks draft or tokenizer, or the pair lacks `fastest_drafter`.
     """
 
     target: LanguageModel
     draft: LanguageModel | None = None
     tokenizer: Any = None
     measured_costs: CostTable | None = None
-    draft_tokenizer: Any = None
-    head: Head | AssistantHead | None = None
+    translation: Translation | None = None
+    head: Head | None = None
     measured_head_costs: CostTable | None = None
     fastest_drafter: str | None = None
     weights: str | None = None
@@ -84,16 +76,18 @@ class ModelPair:
                 eos_token_ids(model)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
-        for name in ("tokenizer", "draft_tokenizer"):
-            check_tokenizer(getattr(self, name), name)
-        if self.draft_tokenizer is not None and (self.draft is None or self.tokenizer is None):
+        check_tokenizer(self.tokenizer)
+        if self.translation is not None and (self.draft is None or self.tokenizer is None):
             raise ValueError(
-                "draft_tokenizer was given without a "
+                "translation was given without a "
                 + ("draft" if self.draft is None else "tokenizer")
             )
-        self.translation  # noqa: B018 - raises for too few shared tokens
         if self.head is not None:
-            check_head(self.head, self.target)
+            if not isinstance(self.head, Head):
+                raise ValueError(
+                    f"head must be a DraftHead, which load_pair loads, got {self.head!r:.80}"
+                )
+            self.head.check_target(self.target)
         role = "head" if self.head is None else self.head.role
         eagle = self.head if role == "head" else None
         present = {
@@ -108,16 +102,6 @@ class ModelPair:
                 f"fastest_drafter must be {allowed} and in the pair, got"
                 f" {self.fastest_drafter!r:.80}"
             )
-
-    @cached_property
-    def translation(self) -> Translation | None:
-        """The translation between the tokens of target and draft; None if they are the same."""
-        if self.draft_tokenizer is None:
-            return None
-        try:
-            return translation_between(self.tokenizer, self.draft_tokenizer)
-        except ValueError as error:
-            raise ValueError(f"draft_tokenizer {error}") from None
 
     @cached_property
     def vocab_size(self) -> int:
@@ -149,24 +133,16 @@ class ModelPair:
             return self.draft
         return cast(LanguageModel, _Widened(self.draft, size, self.vocab_size))
 
-    @cached_property
+    @property
     def has_mtp(self) -> bool:
         """Whether the target's checkpoint has a multi-token prediction layer, for the drafter
         "mtp"."""
-        if (
-            "naive_speculate.infer.transformers_model" not in sys.modules
-        ):  # whose import takes seconds
-            return False
-        from naive_speculate.models.foreign.mtp import mtp_tensors
-
-        return bool(mtp_tensors(self.target))
+        return getattr(self.target, "load_mtp", None) is not None
 
     @cached_property
-    def mtp(self) -> "MtpHead":
+    def mtp(self) -> Any:
         """That layer, loaded on first use; a `ValueError` if it is broken."""
-        from naive_speculate.models.foreign.mtp import MtpHead
-
-        return MtpHead(self.target)
+        return cast(Any, self.target).load_mtp()
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -227,14 +203,9 @@ class ModelPair:
             return CostTable(self._share(self.mtp), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
 
-    def learned_costs(self, drafter: str) -> LearnedCosts:
-        """The same, learned from the steps that this process makes with this pair."""
-        if drafter not in self._learned:
-            self._learned[drafter] = LearnedCosts(self.costs(drafter))
-        return self._learned[drafter]
-
     @cached_property
-    def _learned(self) -> dict[str, LearnedCosts]:
+    def learned(self) -> dict[str, Any]:
+        """What was learned of the costs of each drafter; see `speculate/costs.py`."""
         return {}
 
     def _share(self, model: Any) -> float:
@@ -277,11 +248,11 @@ def _vocab_size(model: LanguageModel) -> int:
     return as_batch_model(model).vocab_size
 
 
-def _name(model: LanguageModel | Head | AssistantHead) -> str:
+def _name(model: LanguageModel | Head) -> str:
     name = str(getattr(model, "name", type(model).__name__))
     path = Path(name)
     if BUNDLED_PAIR in path.parents:
         return f"bundled {path.name}"
-    if DRAFTERS in path.parents:
+    if BUNDLED_PAIR.parent in path.parents:
         return f"{path.parent.name} {path.name}"
     return path.name if path.exists() else name

@@ -1,16 +1,20 @@
 """Converts tokens to text one at a time; the joined pieces are exactly the text."""
 
 import copy
+import json
 import re
 import unicodedata
-from collections.abc import Sequence
-from functools import lru_cache
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Any
 
 from tokenizers.decoders import DecodeStream
 
 _CONTEXT_TOKENS = 6
 _REPLACEMENT = "\ufffd"
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 MAX_LABEL = 24
 _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
 _UNSEEN = {
@@ -244,6 +248,118 @@ class StopStrings:
             (at for at in begins if any(stop.startswith(self.text[at:]) for stop in self._stops)),
             len(self.text),
         )
+
+
+def tokens_between(texts: Sequence[str], start: int, end: int) -> tuple[int, int]:
+    """The tokens that have a part of a text, from character `start` to `end`: the index of the
+    first one and the index after the last one. `texts`: those of the tokens."""
+    begins = [0, *accumulate(map(len, texts))]
+    first = bisect_left(begins, start)
+    if first and begins[min(first, len(texts))] > start:  # it begins within a token
+        first -= 1
+    return first, max(first, bisect_left(begins, end, hi=len(texts)))
+
+
+def token_bytes(tokenizer: Any) -> dict[int, bytes]:
+    """The bytes of each token of a transformers tokenizer, without special ones."""
+    return TokenForms(tokenizer).bytes
+
+
+Form = bytes | str  # a token's bytes, or a special token's text
+
+_END = "end of sequence"
+
+
+class TokenForms:
+    """The forms of a tokenizer's tokens: `bytes` by id, without special tokens, and one id per
+    form (`ids`); `spaced` if tokens are words with an implicit space before each."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        backend = tokenizer.backend_tokenizer
+        parts = [part for step in (backend.decoder, backend.pre_tokenizer) for part in _parts(step)]
+        kinds = {part["type"] for part in parts}
+        self._by_byte = "ByteLevel" in kinds
+        self._markers = {part["replacement"] for part in parts if part["type"] == "Metaspace"}
+        self._markers |= {
+            part["pattern"]["String"]
+            for part in _parts(backend.decoder)
+            if part["type"] == "Replace"
+            and part.get("content") == " "
+            and "String" in part["pattern"]
+        }
+        self._byte_tokens = "ByteFallback" in kinds or bool(
+            getattr(backend.model, "byte_fallback", False)
+        )
+        self._suffix_mark = next(
+            (part["prefix"] for part in parts if part["type"] == "WordPiece"), None
+        )
+        self.spaced = self._suffix_mark is not None or not (
+            self._by_byte or self._markers or backend.decoder is not None
+        )
+        added = tokenizer.added_tokens_decoder
+        special = {
+            *tokenizer.all_special_ids,
+            *(token for token, entry in added.items() if entry.special),
+        }
+        vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+        self.bytes = {
+            token: self._bytes(piece, token in added)
+            for piece, token in vocabulary
+            if token not in special
+        }
+        self.ids: dict[Form, int] = {}
+        if tokenizer.eos_token_id is not None:
+            self.ids[_END] = tokenizer.eos_token_id
+        # Byte tokens last: the tokenizer never uses them for a letter with its own token.
+        for piece, token in sorted(vocabulary, key=lambda item: self._is_byte_token(item[0])):
+            if token != tokenizer.eos_token_id:
+                self.ids.setdefault(piece if token in special else self.bytes[token], token)
+
+    def _is_byte_token(self, piece: str) -> bool:
+        return self._byte_tokens and _BYTE_TOKEN.fullmatch(piece) is not None
+
+    def _bytes(self, piece: str, added: bool) -> bytes:
+        if self._is_byte_token(piece):
+            return bytes([int(piece[3:5], 16)])
+        if self._by_byte:
+            values = None if added else [_byte_of().get(letter) for letter in piece]
+            return (
+                piece.encode()
+                if values is None or None in values
+                else bytes(byte for byte in values if byte is not None)
+            )
+        if self._suffix_mark and piece.startswith(self._suffix_mark):
+            return piece.removeprefix(self._suffix_mark).encode()
+        if self.spaced:
+            return b" " + piece.encode()
+        for marker in self._markers:
+            piece = piece.replace(marker, " ")
+        return piece.encode(errors="replace")
+
+
+@cache
+def _byte_of() -> dict[str, int]:
+    """The letters for bytes in byte-level BPE."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode  # takes a while
+
+    return {letter: byte for byte, letter in bytes_to_unicode().items()}
+
+
+def _parts(step: Any) -> Iterator[dict[str, Any]]:
+    """The parts of a fast tokenizer's step as plain values, sequences flattened."""
+    if step is not None:
+        yield from flat_parts(json.loads(step.__getstate__()))
+
+
+def flat_parts(part: Any) -> Iterator[dict[str, Any]]:
+    """The plain values of a fast tokenizer's step, or of a list of them, sequences flattened."""
+    if isinstance(part, list):
+        for one in part:
+            yield from flat_parts(one)
+    elif isinstance(part, dict) and "type" in part:
+        yield part
+        for name in ("decoders", "pretokenizers", "normalizers"):
+            yield from flat_parts(part.get(name))
 
 
 def one_line(error: Exception, limit: int | None = 300) -> str:

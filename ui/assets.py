@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 """The part of plotly.js for charts with axes, in the version of the Python package that checks
 figures."""
-PREVIEW = ROOT / "preview.png"
-"""The stage as a picture, for links to the page; `docs/pictures.py` makes it."""
+PREVIEWS = {file.name: file for file in sorted((ROOT / "previews").glob("*.png"))}
+"""What posted links to the page show; `docs/pictures.py` makes them."""
 MODULES = {file.name: file for file in [*sorted((ROOT / "js").glob("*.js")), PLOTLY]}
 TABLES = {f"{file.stem}.js": file for file in sorted((ROOT / "languages").glob("*.json"))}
 """The languages' tables of translations, by the names of the scripts that contain them."""
@@ -35,7 +35,7 @@ LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
 `assets/languages`."""
 _OF_PARTS = (
     "page machine race tokens rounds player odds waterfall experiments lessons redraw rooms"
-    " strategies connection"
+    " strategies connection first_paint"
 )
 STYLE_SHEETS = [
     *_OF_PARTS.split(),
@@ -107,11 +107,6 @@ def scripts() -> Route:
 
     # Starlette's StaticFiles does not find its files if a proxy serves the page below a path.
     return Route(f"{folder()}/{{name}}", module)
-
-
-def preview() -> Route:
-    """The route of the picture that links to the page show elsewhere."""
-    return Route(f"/{PREVIEW.name}", lambda _request: FileResponse(PREVIEW))
 
 
 def component(

@@ -5,24 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gradio as gr
-from markupsafe import Markup
 from starlette.routing import BaseRoute
 
-from naive_speculate.events import Event
-from naive_speculate.tools.show.spans import spans, to_markup
-from ui.assets import (
-    PREVIEW,
-    component,
-    folder,
-    modules_for,
-    preview,
-    render,
-    scripts,
-    sheets,
-    styles,
-    theme,
-    variables,
-)
+from ui.assets import component, render, scripts, styles, theme
 from ui.experiments.compare_texts import build_compare_texts
 from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
@@ -30,6 +15,7 @@ from ui.experiments.explore import build_explore
 from ui.experiments.learn import build_learn, lesson_in
 from ui.experiments.rooms import ROOMS
 from ui.explain.glossary import glossary
+from ui.first_view import TABS, TITLE, arrivals, previews
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, silence_library_logs
 from ui.host.limits import MAX_TRACE_BYTES, server_functions, server_options
@@ -42,25 +28,6 @@ from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench, linked
 
-SENTENCE = (
-    "Watch speculative decoding: a small model drafts tokens, one pass of a large model verifies"
-    " them all. Same output distribution, faster."
-)
-TABS = ("run", "explore", "learn")  # the tabs' names in links
-ELSEWHERE = ("run", "lesson", "room", "embed")
-"""Query parameters of links that lead to something other than the home page."""
-FIRST_NEEDED = (
-    "page",
-    "glossary",
-    "race",
-    "samples",
-    "stage",
-    "inspector",
-    "charts",
-    "waterfall",
-    "strategies",
-)
-"""The modules that the first tab mounts."""
 MOST_CALLS = 512
 """Calls that Gradio handles at once. Decoding calls wait in an engine, which is fair. With
 Gradio's default of 40, one visitor's calls could block all others in Gradio's queue, which is
@@ -68,14 +35,15 @@ first come, first served."""
 
 
 def build_page(catalog: Catalog, runs: Runs) -> Page:
-    first = recorded_run(catalog.of("").engine.about.models.get("target"))
+    target = catalog.of("").engine.about.models.get("target")
+    first = recorded_run(target)
     runs.pin(first)
 
     def leave(request: gr.Request) -> None:
         if request.session_hash:
             runs.leave(request.session_hash)
 
-    with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
+    with Page(title=TITLE, fill_width=True, analytics_enabled=False) as page:
         header = component("page", value=render("header"), events=["linked"], elem_id="header")
         component("glossary", value=glossary())
         notice = build_notice(catalog)
@@ -96,7 +64,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
         page.unload(leave)
         follow_pairs(catalog, page, {"notice": notice, **workbench.parts})
         add_api(catalog)
-    page.first_view = first_view(first.events)
+    page.arrive = arrivals(first, target)
     return page
 
 
@@ -125,7 +93,7 @@ def launch(
     many calls, and further routes. `where` are options of Gradio's `launch`, `names` the page's
     host names, in addition to this machine's and the Space's. Returns the page's address."""
     open_queue(page, queue)
-    own = [scripts(), preview(), server_functions(page), *documents(), *routes]
+    own = [scripts(), previews(), server_functions(page), *documents(), *routes]
     silence_library_logs()
     answer_tools_in_json()
     trust(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME"))
@@ -142,27 +110,7 @@ def launch(
         _frontend=False,  # otherwise Gradio requests the page itself, and gives up after 3 s
         max_file_size=MAX_TRACE_BYTES,
         max_threads=MOST_CALLS,
-        app_kwargs=server_options(own, page, page.first_view, _preview),
+        app_kwargs=server_options(own, page, page.arrive),
         **where,
     )
     return str(url)
-
-
-def _preview(address: str) -> str:
-    """What a link to the page shows elsewhere, as tags of its head."""
-    picture = f"{address}{PREVIEW.name}"
-    return render("preview", title="Naive Speculate", sentence=SENTENCE, picture=picture)
-
-
-def first_view(events: Iterable[Event]) -> str:
-    """Title, tagline and the recorded run's tokens as HTML, visible before the page's scripts
-    run: a phone needs some seconds for Gradio's. Once the stage is drawn, `assets/js/stage.js`
-    removes it. The template also preloads the page's scripts and stops Gradio's loading screen."""
-    return render(
-        "first_paint",
-        elsewhere=" ".join(ELSEWHERE),
-        styles=Markup(variables() + sheets("tokens", "first_paint")),
-        tokens=Markup("".join(map(to_markup, spans(events)))),
-        folder=folder(),
-        scripts=sorted(modules_for(FIRST_NEEDED)),
-    )

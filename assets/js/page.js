@@ -10,6 +10,7 @@ const THEME = "naive-speculate-theme";
 const LANGUAGE = "naive-speculate-language";
 const EVERY_MS = 1000; // between requests whether a pair is still loading
 const USUAL = "run";
+const STILL_FRAMES = 10;
 // What Escape closes first.
 const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), :is(.ns-inspector, .ns-settings).ns-open";
 
@@ -22,6 +23,18 @@ export function mount({ element, trigger }) {
   const linked = String(query());
   if (["lesson", "room", "tab"].some((name) => query().get(name))) setTimeout(() => trigger("linked", { query: linked }));
   lectures(element.querySelector(".ns-lecture-button"));
+  reveal();
+}
+
+// Removes the first view (ui/first_view.py) once what it stands for is there, and stands still.
+function reveal(frames = STILL_FRAMES, before = "") {
+  const early = document.getElementById("ns-early");
+  const place = early && document.querySelector("gradio-app").querySelector(early.dataset.shown);
+  if (place && query().has("room")) place.scrollIntoView(); // what is above it may have come later
+  if (!early || !frames) return early?.remove();
+  const { x, y, width, height } = place?.getBoundingClientRect() ?? {};
+  const now = height ? [x, y, width, height, document.body.scrollHeight].join() : "";
+  requestAnimationFrame(() => reveal(now && now === before ? frames - 1 : STILL_FRAMES, now));
 }
 
 // The button for dark and light; the choice is stored for the next visit.

@@ -29,6 +29,7 @@ export function plot(place, figure) {
   }
   const state = plots.get(place);
   state.figure = figure;
+  place.style.minHeight = `${heightOf(figure)}px`; // before it is drawn
   // The takeaway is text of the page: it wraps, and screen readers find it.
   const takeaway = figure.layout.meta || "";
   write(place.previousElementSibling.lastElementChild, takeaway);
@@ -85,12 +86,13 @@ function draw(place) {
   const width = state.width = place.clientWidth;
   const { data, layout } = drawn(state.figure);
   const template = drawn(TEMPLATE);
-  const larger = lecturing() && {
-    height: Math.round((layout.height ?? template.layout.height) * LECTURE.taller),
-    ...(layout.margin && { margin: { ...layout.margin, t: layout.margin.t + LECTURE.legend } }),
-  };
-  window.Plotly.react(place, data, { ...layout, ...larger, template, width, autosize: false }, SETTINGS);
+  const height = heightOf(state.figure);
+  const larger = lecturing() && layout.margin && { margin: { ...layout.margin, t: layout.margin.t + LECTURE.legend } };
+  place.style.minHeight = `${height}px`;
+  window.Plotly.react(place, data, { ...layout, ...larger, template, width, height, autosize: false }, SETTINGS);
 }
+
+const heightOf = ({ layout: { height = 260 } }) => (lecturing() ? Math.round(height * LECTURE.taller) : height);
 
 document.addEventListener("click", async ({ target }) => {
   const { picture } = target.dataset ?? {};
@@ -128,7 +130,6 @@ const AXIS = {
 };
 const TEMPLATE = {
   layout: {
-    height: 260,
     margin: { l: 8, r: 12, t: 30, b: 8 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",

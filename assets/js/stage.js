@@ -18,7 +18,6 @@ const SLOW_MS = 100;  // … up to this
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times per second
 const GONE = "The server no longer has this run, so the rest is missing. The server may have restarted.";
 const PLAIN_MS = 100; // between requests for the run without drafts, while it is decoded
-const STILL_FRAMES = 10;
 const NO_ANSWER = "The server does not answer.";
 const QUIET_MS = 1000; // after so much silence, a live run is requested
 
@@ -26,7 +25,6 @@ export function mount(component) {
   const machine = document.querySelector(".ns-machine");
   if (!machine) return void requestAnimationFrame(() => mount(component)); // Gradio has not drawn it yet
   new Stage(component, machine).receive();
-  reveal();
 }
 
 class Stage {
@@ -372,14 +370,6 @@ class Stage {
     });
     box.addEventListener("keydown", (event) => moveByKey(box, event, (node) => this.pin(node.token, node)));
   }
-}
-
-// Removes the first view (`first_view` in ui/page.py) once the page below it stands still.
-function reveal(frames = STILL_FRAMES, before = -1) {
-  const early = document.getElementById("ns-early");
-  if (!early || !frames) return early?.remove();
-  const { top } = document.getElementById("tokens").getBoundingClientRect();
-  requestAnimationFrame(() => reveal(top === before ? frames - 1 : STILL_FRAMES, top));
 }
 
 function mark(token, name, on) {

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,7 @@ from pydantic import ValidationError
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, parse
 from naive_speculate.events.metrics import Metrics, summarize
-from naive_speculate.events.specspecs import is_specspecs, read_specspecs
-from naive_speculate.tools.show.drawing import step_svg
-from naive_speculate.tools.show.expected import (
-    DraftSamplingRates,
-    ExpectedAcceptance,
-    draft_sampling_rates,
-    expected_acceptance,
-)
-from naive_speculate.tools.show.notebook import to_html
-from naive_speculate.tools.show.spans import tokens_between
+from naive_speculate.text import tokens_between
 
 MAX_WINDOW = 1024
 
@@ -49,7 +41,7 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """The HTML in a notebook."""
-        return to_html(self.events)
+        return str(_show("notebook").to_html(self.events))
 
     @property
     def text(self) -> str:
@@ -86,15 +78,15 @@ class Trace:
         return summarize(self.events)
 
     @property
-    def expected_acceptance(self) -> ExpectedAcceptance | None:
-        """Expected and observed acceptance; None if unknown."""
-        return expected_acceptance(self.events)
+    def expected_acceptance(self) -> Any:
+        """Expected and observed acceptance, an `ExpectedAcceptance`; None if unknown."""
+        return _show("expected").expected_acceptance(self.events)
 
     @property
-    def draft_sampling_rates(self) -> DraftSamplingRates | None:
-        """Both acceptance rates of a model's drafts, if drawn and if the most probable ones;
-        None if unknown."""
-        return draft_sampling_rates(self.events)
+    def draft_sampling_rates(self) -> Any:
+        """Both acceptance rates of a model's drafts, if drawn and if the most probable ones,
+        `DraftSamplingRates`; None if unknown."""
+        return _show("expected").draft_sampling_rates(self.events)
 
     def to_svg(self, step: int, row: int = 0) -> str:
         """A step, by its number from 0, as an SVG drawing for a slide; see `step_svg`.
@@ -102,7 +94,7 @@ class Trace:
         Raises:
             ValueError: If there is no such step.
         """
-        return step_svg(self.events, step, row)
+        return str(_show("drawing").step_svg(self.events, step, row))
 
     def to_jsonl(self) -> str:
         """The trace as text, one JSON object per line."""
@@ -163,15 +155,12 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
-        """Read a trace from a JSONL file, or from the Parquet files of specspecs: their folder, or
-        one of them.
+        """Read a trace from a JSONL file.
 
         Raises:
             ValueError: If the file is not a trace; names the line.
             OSError: If the file cannot be read.
         """
-        if is_specspecs(Path(path)):
-            return cls(read_specspecs(Path(path)))
         try:
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -179,6 +168,11 @@ class Trace:
                 f"trace {path}: not UTF-8 text ({error.reason} at byte {error.start})"
             ) from None
         return cls.from_jsonl(text)
+
+
+def _show(room: str) -> Any:
+    """A module that shows traces to people, which the decoder does not need."""
+    return import_module(f"naive_speculate.tools.show.{room}")
 
 
 def dumps(event: Event) -> str:

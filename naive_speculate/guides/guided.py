@@ -4,7 +4,7 @@ llguidance; what it would not enforce is refused by name."""
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -14,9 +14,8 @@ from pydantic import Field, model_validator
 
 from naive_speculate.guides.expressions import literal, rewritten
 from naive_speculate.guides.schemas import enforceable
-from naive_speculate.models.translation.tokens import token_bytes
 from naive_speculate.sampling.checked import checked
-from naive_speculate.text import num_shared
+from naive_speculate.text import num_shared, token_bytes
 
 if TYPE_CHECKING:
     import llguidance
@@ -266,6 +265,25 @@ class GrammarCompiler:
         self._tokenizer = llguidance.LLTokenizer(
             _Tokens(tokens[:vocab_size], self.stops), eos_token=self.stops
         )
+
+    @staticmethod
+    def checked(value: Any) -> GuidedDecodingParams:
+        """See `MaskMaker`."""
+        if isinstance(value, Mapping):
+            return GuidedDecodingParams.from_mapping(value)
+        if not isinstance(value, GuidedDecodingParams):
+            expected = "GuidedDecodingParams or a mapping of its fields"
+            raise ValueError(f"guided_decoding must be {expected}, got {value!r:.80}")
+        return value
+
+    @staticmethod
+    def plain(value: GuidedDecodingParams) -> dict[str, Any]:
+        """See `MaskMaker`."""
+        return {name: each for name, each in asdict(value).items() if each is not None}
+
+    def mask(self, value: GuidedDecodingParams, prompt_token_ids: Sequence[int]) -> "GrammarMask":
+        """See `MaskMaker`; the prompt is not part of the guided text."""
+        return self.compile(value)
 
     def compile(self, params: GuidedDecodingParams) -> "GrammarMask":
         """A fresh matcher for the grammar. Raises `GuideTooCostly` if it parses, but takes too

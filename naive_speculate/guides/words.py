@@ -23,12 +23,12 @@ from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import regex
 import torch
 
-from naive_speculate.text import num_shared
+from naive_speculate.text import num_shared, token_bytes
 
 _PROMPT_TOKENS = 64  # a listed word may begin in so many tokens at the end of a prompt
 _LETTER = "ꙮ"  # stands for the end of a word with which no listed one begins
@@ -146,11 +146,9 @@ class FilterTable:
     """The tokens that a word list bans after each end of a text, from each token's bytes;
     special tokens have none. Threads may share one."""
 
-    def __init__(self, words: WordList, token_bytes: Mapping[int, bytes], vocab_size: int) -> None:
+    def __init__(self, words: WordList, forms: Mapping[int, bytes], vocab_size: int) -> None:
         self._words = words
-        self._bytes = {
-            token: form for token, form in token_bytes.items() if form and token < vocab_size
-        }
+        self._bytes = {token: form for token, form in forms.items() if form and token < vocab_size}
         self._beginning = regex.compile(words.pattern)
         texts = {token: form.decode(errors="replace") for token, form in self._bytes.items()}
         spelled = sorted((normalized(text), token) for token, text in texts.items())
@@ -239,6 +237,41 @@ class WordFilter:
             self._tokens.append(token)
             self._ends.append(self._table.after(self._ends[-1], token))
         return self._table.banned(self._ends[-1])
+
+    def apply(self, scores: torch.Tensor, history: list[int]) -> None:
+        """See `Mask`."""
+        scores[self.banned(history)] = -torch.inf
+
+    def forced_text(self, history: list[int]) -> str:
+        """See `Mask`."""
+        return ""
+
+
+class FilterMaker:
+    """Makes word filters for one tokenizer; see `MaskMaker`. A list's table is made once."""
+
+    def __init__(self, tokenizer: Any, vocab_size: int, stop_token_ids: Sequence[int]) -> None:
+        self._tokenizer, self._vocab_size = tokenizer, vocab_size
+        self._tables: dict[WordList, FilterTable] = {}
+
+    @staticmethod
+    def checked(value: object) -> object:
+        """See `MaskMaker`."""
+        word_list(value)
+        return value
+
+    @staticmethod
+    def plain(value: object) -> str:
+        """See `MaskMaker`; a list's name."""
+        return word_list(value).name
+
+    def mask(self, value: object, prompt_token_ids: Sequence[int]) -> WordFilter:
+        """See `MaskMaker`."""
+        words = word_list(value)
+        if words not in self._tables:
+            forms = token_bytes(self._tokenizer)
+            self._tables[words] = FilterTable(words, forms, self._vocab_size)
+        return WordFilter(self._tables[words], prompt_token_ids)
 
 
 _ENCODED = """

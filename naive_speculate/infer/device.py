@@ -2,7 +2,8 @@
 
 import importlib.metadata
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,3 +113,15 @@ def is_installed(package: str, at_least: str) -> bool:
         return Version(importlib.metadata.version(package)) >= Version(at_least)
     except importlib.metadata.PackageNotFoundError:
         return False
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Set torch to one thread temporarily; with more, a step in ONNX Runtime takes several
+    times as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

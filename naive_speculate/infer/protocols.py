@@ -132,6 +132,40 @@ class BatchLanguageModel(LanguageModel, MakesCaches, Protocol):
         """
 
 
+@runtime_checkable
+class Head(Protocol):
+    """What drafts from what the target computed: a draft head, a block drafter, an assistant.
+
+    Attributes:
+        role: Its name among a pair's models: "head", "block" or "assistant".
+        name: Its folder or Hub id.
+        layers: The target's hidden states that it reads; see `BatchLanguageModel.forward`.
+        num_parameters: Number of parameters without embeddings.
+    """
+
+    @property
+    def role(self) -> str: ...
+
+    name: str
+    layers: tuple[int, ...]
+    num_parameters: int
+
+    def check_target(self, target: Any) -> None:
+        """Raise a `ValueError` naming the difference if it was made for another target."""
+
+
+class Translation(Protocol):
+    """From a target's tokens to those of a draft with another tokenizer.
+
+    Attributes:
+        to_draft: The draft's token for each token that both have.
+        counts: How many tokens are `shared`, and how many `target` and `draft` have.
+    """
+
+    to_draft: dict[int, int]
+    counts: dict[str, int]
+
+
 class Inferencer(Protocol):
     """Processes tokens and generates new ones with a sampling strategy."""
 

@@ -4,7 +4,7 @@
 import copy
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from inspect import signature
@@ -50,6 +50,8 @@ class TransformersLanguageModel(HasEndTokens):
     Attributes:
         name: Its folder or Hub id, or its class.
         max_positions: Most tokens of a sequence; None where the configuration has no limit.
+        load_mtp: Loads the multi-token prediction layers of its checkpoint as a draft head; None
+            where it has none. `wrap` sets it.
         vocab_size, hidden_size, num_layers: Width of the logits, width of the hidden states,
             number of decoder layers.
 
@@ -58,6 +60,7 @@ class TransformersLanguageModel(HasEndTokens):
             it is not decoder-only, or none of transformers.
     """
 
+    load_mtp: Callable[[], Any] | None = None
     _cache_name, _one_by_one_of = "a cache", "rows of different lengths"  # in messages
 
     def __init__(self, model: PreTrainedModel) -> None:

@@ -4,7 +4,7 @@ cannot be loaded."""
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ _TOKENIZER, _TEMPLATE, _INDEX = (
     "chat_template.jinja",
     "model.safetensors.index.json",
 )
+_SCALES = (".weight_scale", ".weight_scale_inv")  # ends of names
 # of mmap, torch and ONNX Runtime
 _NO_MEMORY = re.compile("[Cc]annot allocate memory|can't allocate memory|bad_alloc")
 _SETTINGS = (
@@ -143,3 +144,28 @@ def load_error(
             reason = "it needs code of its own, which is not run"
         reason = damaged_file(name) or reason
     return ValueError(f"{argument}={name!r} cannot be loaded: {reason}")
+
+
+def check_complete(report: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` where the files lack weights or have them in other shapes, which
+    transformers would make up, or have quantised weights whose scales it ignores."""
+    missing, misshapen = sorted(report["missing_keys"]), sorted(report["mismatched_keys"])
+    ignored = set(report.get("unexpected_keys", ()))
+    scales = [
+        name
+        for name in ignored
+        if name.endswith(_SCALES) and name.rpartition("_scale")[0] not in ignored
+    ]
+    if scales:
+        raise ValueError(
+            "its weights are quantised in a way that transformers does not read: it ignores"
+            f" {min(scales)}"
+        )
+    if missing:
+        raise ValueError(
+            f"its safetensors files lack {missing[0]}"
+            + (f" and {len(missing) - 1} more" if missing[1:] else "")
+        )
+    if misshapen:
+        name, stored, expected = misshapen[0]
+        raise ValueError(f"{name} is {list(stored)}, its configuration requires {list(expected)}")

@@ -4,13 +4,20 @@ suits it."""
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from naive_speculate.infer.protocols import LanguageModel
-from naive_speculate.models.files import is_gguf, is_path, load_error, tensor_files
+from naive_speculate.models.files import (
+    check_complete,
+    is_gguf,
+    is_path,
+    load_error,
+    tensor_files,
+)
 from naive_speculate.models.gguf.metadata import BY_LLAMA_CPP, read_metadata
 from naive_speculate.models.llama.blocks import Rounding
 from naive_speculate.models.llama.kernels import row_difference
@@ -26,7 +33,6 @@ EXECUTORS = ("auto", "onnx", "torch", "transformers")
 WEIGHTS = {"float32": None, "int8": 8, "int4": 4}
 """Forms of weights, and the bits to which they are rounded."""
 _HEAD_SIZES = ("llama", "qwen3", "qwen3moe")  # llama.cpp's names of families
-_SCALES = (".weight_scale", ".weight_scale_inv")  # ends of names
 _log = logging.getLogger(__name__)
 
 
@@ -207,31 +213,6 @@ def dtype_of(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
     return named
 
 
-def check_complete(report: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` where the files lack weights or have them in other shapes, which
-    transformers would make up, or have quantised weights whose scales it ignores."""
-    missing, misshapen = sorted(report["missing_keys"]), sorted(report["mismatched_keys"])
-    ignored = set(report.get("unexpected_keys", ()))
-    scales = [
-        name
-        for name in ignored
-        if name.endswith(_SCALES) and name.rpartition("_scale")[0] not in ignored
-    ]
-    if scales:
-        raise ValueError(
-            "its weights are quantised in a way that transformers does not read: it ignores"
-            f" {min(scales)}"
-        )
-    if missing:
-        raise ValueError(
-            f"its safetensors files lack {missing[0]}"
-            + (f" and {len(missing) - 1} more" if missing[1:] else "")
-        )
-    if misshapen:
-        name, stored, expected = misshapen[0]
-        raise ValueError(f"{name} is {list(stored)}, its configuration requires {list(expected)}")
-
-
 def _read_stored(folder: Path, options: LoadOptions) -> StoredLlama | None:
     if (stored := stored_dtype(folder)) is None:
         return None
@@ -307,6 +288,7 @@ def _head_size(metadata: Mapping[str, Any]) -> dict[str, int]:
 
 def _probed(model: Any) -> "TransformersLanguageModel":
     from naive_speculate.infer.transformers_model import TransformersLanguageModel, rolls_back
+    from naive_speculate.models.foreign.mtp import MtpHead, mtp_tensors
     from naive_speculate.models.recurrent import RecurrentLanguageModel
 
     language_model = (TransformersLanguageModel if rolls_back(model) else RecurrentLanguageModel)(
@@ -316,4 +298,6 @@ def _probed(model: Any) -> "TransformersLanguageModel":
         model.device.type != "cuda" or torch.cuda.is_initialized()
     ):  # a server that forks must not initialise CUDA before
         language_model.probe()
+    if mtp_tensors(language_model):
+        language_model.load_mtp = partial(MtpHead, language_model)
     return language_model

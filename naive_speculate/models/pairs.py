@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from transformers import PreTrainedTokenizerFast
 
+from naive_speculate.infer.costs import read_costs
 from naive_speculate.models.files import is_gguf, load_error
 from naive_speculate.models.heads.checkpoint import load_head
 from naive_speculate.models.heads.files import is_head
@@ -26,9 +27,8 @@ from naive_speculate.models.load import (
     wrap,
 )
 from naive_speculate.models.memory import free_memory
-from naive_speculate.models.translation.tokens import translation_between
+from naive_speculate.models.translation.tokens import Translation, translation_between
 from naive_speculate.pair import BUNDLED_PAIR, ModelPair
-from naive_speculate.speculate.costs import read_costs
 
 __all__ = ["BUNDLED_PAIR", "EXECUTORS", "ModelPair", "load_pair", "wrap"]
 
@@ -80,13 +80,13 @@ def load_pair(
     _check(options, device_map)
     sources = _sources(target, *_draft_or_head(draft, head), device, weights)
     tokenizer = _load_tokenizer("target", sources.target)
-    draft_tokenizer = None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft)
+    translation = None if sources.draft is None else _translation(tokenizer, sources.draft)
     target_model = load_model(str(sources.target), "target", options, device_map)
     pair = ModelPair(
         target_model,
         None if sources.draft is None else load_model(str(sources.draft), "draft", options),
         tokenizer,
-        draft_tokenizer=draft_tokenizer,
+        translation=translation,
         head=None if sources.head is None else _load_head(sources.head, target_model, options),
         weights=_describe_weights(sources, options),
         **sources.measured,
@@ -257,10 +257,9 @@ def _has_plain_tokenizer(folder: Path) -> bool:
     return plain and "auto_map" not in config and (folder / "tokenizer.json").is_file()
 
 
-def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:
-    """The draft's tokenizer if its tokens differ from the target's, else None."""
+def _translation(tokenizer: Any, draft: str | Path) -> Translation | None:
     other = _load_tokenizer("draft", draft)
     try:
-        return None if translation_between(tokenizer, other) is None else other
+        return translation_between(tokenizer, other)
     except ValueError as error:
         raise ValueError(f"draft={str(draft)!r} {error}") from None

@@ -8,8 +8,6 @@ decoded 223 tokens per second, two threads 203; with no browser, 202 and 287.
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -54,28 +52,11 @@ def _container_quota(path: Path) -> int | None:
     return None if quota == "max" else math.ceil(int(quota) / int(period))
 
 
-def computes_beside_torch(model: object) -> bool:
-    """Whether ONNX Runtime computes the model, with threads of its own."""
-    return getattr(model, "executor", None) == "onnx"
-
-
 def leave_cores_to(model: object) -> None:
     """Set torch to one thread in this process if ONNX Runtime computes the model.
 
     Torch's threads and its, which spin while they wait, compete; torch has little to compute.
     Only programs should call this, since it affects the whole process.
     """
-    if computes_beside_torch(model):
+    if getattr(model, "computes_beside_torch", False):
         torch.set_num_threads(1)
-
-
-@contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Set torch to one thread temporarily; with more, a step in ONNX Runtime takes several
-    times as long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

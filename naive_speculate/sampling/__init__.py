@@ -1,13 +1,11 @@
 """How tokens are chosen: parameters, the random source, and the steps from logits to
 probabilities."""
 
-from naive_speculate.guides.guided import GuidedDecodingParams
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom
 from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler
 
 __all__ = [
-    "GuidedDecodingParams",
     "RandomSource",
     "SampleStrategy",
     "SamplingParams",

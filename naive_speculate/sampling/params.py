@@ -2,16 +2,15 @@
 construction."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from naive_speculate.guides.guided import GuidedDecodingParams
-from naive_speculate.guides.words import WordList, word_list
 from naive_speculate.sampling.checked import Real, checked
+from naive_speculate.sampling.masks import MASKS
 from naive_speculate.sampling.options import documented, lists_of, option
 
 LogitsProcessor = (
@@ -59,9 +58,6 @@ _Bias = Annotated[
     Field(description="a mapping of token ids to finite numbers"),
 ]
 _Processors = Annotated[Sequence[Callable[..., Any]], Field(description="a list of functions")]
-_Guided = Annotated[
-    GuidedDecodingParams, Field(description="GuidedDecodingParams or a mapping of its fields")
-]
 
 
 @documented
@@ -177,13 +173,15 @@ class SamplingParams:
     truncate_prompt_tokens: _Positive | None = option(
         None, "Use only the last so many tokens of the prompt."
     )
-    # keep the output within a JSON schema, a regular expression, a choice or a grammar
-    guided_decoding: _Guided | Mapping[str, Any] | None = None
+    # keep the output within a JSON schema, a regular expression, a choice or a grammar:
+    # `GuidedDecodingParams` or a mapping of its fields
+    guided_decoding: Any = None
     logit_bias: _Bias | None = option(
         None, "Added to the logits of these token ids; values are clamped to -100 … 100."
     )
     allowed_token_ids: _SomeTokens | None = option(None, "Generate only these tokens.")
-    filter_words: str | WordList | None = option(
+    # "classroom" or a `WordList`
+    filter_words: Any = option(
         None,
         "Never generate the words of a list, in whatever tokens and spelling.",
         among=["classroom"],
@@ -206,10 +204,8 @@ class SamplingParams:
                     check_unicode(str(name), str(text))
         elif name == "logit_bias" and isinstance(value, Mapping):
             return {_token(token): _plain(bias) for token, bias in value.items()}
-        elif name == "guided_decoding" and isinstance(value, Mapping):
-            return GuidedDecodingParams.from_mapping(value)
-        elif name == "filter_words" and value is not None:
-            word_list(value)
+        elif name in MASKS and value is not None:
+            return MASKS[str(name)].checked(value)
         if name == "seed" and value == -1:
             return None
         return 1 if name in ("logprobs", "prompt_logprobs") and value is True else value
@@ -243,12 +239,9 @@ class SamplingParams:
         """All fields as plain JSON values; processors as their count, a word list as its name."""
         out = {f.name: getattr(self, f.name) for f in fields(self)}
         out["logits_processors"] = len(self.logits_processors or ())
-        if isinstance(self.guided_decoding, GuidedDecodingParams):
-            out["guided_decoding"] = {
-                k: v for k, v in asdict(self.guided_decoding).items() if v is not None
-            }
-        if isinstance(self.filter_words, WordList):
-            out["filter_words"] = self.filter_words.name
+        for name in MASKS:
+            if out[name] is not None:
+                out[name] = MASKS[name].plain(out[name])
         if self.logit_bias is not None:
             out["logit_bias"] = {str(token): bias for token, bias in self.logit_bias.items()}
         return {

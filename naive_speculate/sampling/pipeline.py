@@ -9,15 +9,14 @@ plain decoding would have used at its position.
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
 import torch
 from transformers import LogitsProcessor, MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from naive_speculate.guides.guided import GrammarMask
-from naive_speculate.guides.words import WordFilter
+from naive_speculate.sampling.masks import Mask
 from naive_speculate.sampling.params import SamplingParams
 
 WARPERS: dict[str, Callable[[Any], LogitsProcessor | None]] = {
@@ -35,10 +34,10 @@ _NOTHING = "-infinity for every token"
 class LogitsPipeline:
     """Turns logits into the distribution of a sequence's next token.
 
-    `stop_token_ids` are what min_tokens forbids. `plain` is set where the scores are the logits,
-    `needs_history` where they depend on the tokens generated before, `guided` where a grammar
-    changes the distribution. Raises `ValueError` if a parameter names a token outside the
-    vocabulary, or all parameters together leave no token.
+    `stop_token_ids` are what min_tokens forbids, `masks` those of `MASKS` by option. `plain` is set
+    where the scores are the logits, `needs_history` where they depend on the tokens generated
+    before, `guided` where a grammar changes the distribution. Raises `ValueError` if a parameter
+    names a token outside the vocabulary, or all parameters together leave no token.
     """
 
     def __init__(
@@ -48,15 +47,15 @@ class LogitsPipeline:
         vocab_size: int,
         stop_token_ids: Sequence[int] = (),
         bad_words: Sequence[Sequence[int]] = (),
-        grammar: GrammarMask | None = None,
-        word_filter: WordFilter | None = None,
+        masks: Mapping[str, Mask] | None = None,
     ) -> None:
         self.params = params
         self._prompt = list(prompt_token_ids)
         self._vocab_size = vocab_size
         self._stops = [token for token in stop_token_ids if token < vocab_size]
-        self._grammar = grammar
-        self.word_filter = word_filter
+        masks = masks or {}
+        self._grammar = grammar = masks.get("guided_decoding")
+        self.word_filter: Any = masks.get("filter_words")
         bad_words = [
             word for word in bad_words if max(word) < vocab_size
         ]  # others are never generated
@@ -74,8 +73,7 @@ class LogitsPipeline:
             self._penalised,
             self._bad_sequences,
             self._processors,
-            grammar,
-            word_filter,
+            *masks,
             params.min_tokens,
         )
         self.needs_history = any(by_history)
@@ -170,7 +168,7 @@ class LogitsPipeline:
 
     def _ban(self, row: torch.Tensor, history: list[int]) -> None:
         if self.word_filter is not None:
-            row[self.word_filter.banned(history)] = -torch.inf
+            self.word_filter.apply(row, history)
         for word in self._bad_sequences:
             if (
                 len(history) >= len(word) - 1

@@ -8,18 +8,17 @@ from typing import Any, NamedTuple
 
 from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.event import Event, EventKind
-from naive_speculate.guides.guided import GrammarCompiler, GuidedDecodingParams
-from naive_speculate.guides.words import FilterTable, WordFilter, WordList, word_list
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.models.chat import in_template, messages_of, words_of
-from naive_speculate.models.translation.tokens import token_bytes
 from naive_speculate.pair import ModelPair
+from naive_speculate.sampling.masks import MASKS, Mask, MaskMaker
 from naive_speculate.sampling.options import options_of
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.speculate.costs import CostTable
+from naive_speculate.speculate.chat import in_template, messages_of, words_of
+from naive_speculate.speculate.costs import learned_costs
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
 from naive_speculate.speculate.request import MAX_DRAFT_TOKENS, GivenDraft, Prompt, Request
 from naive_speculate.speculate.run import Run
@@ -89,8 +88,7 @@ class Admission:
         self.eos_token_ids = tuple(
             token for token in eos_token_ids(pair.target) if 0 <= token < self.vocab_size
         )
-        self._grammars: GrammarCompiler | None = None
-        self._filters: dict[WordList, FilterTable] = {}
+        self._makers: dict[str, MaskMaker] = {}
 
     def run(
         self,
@@ -171,7 +169,7 @@ class Admission:
             and plan.tree is None
         )
         learned = (
-            self.pair.learned_costs(priced) if shrinks or (size is None and not repeats) else None
+            learned_costs(self.pair, priced) if shrinks or (size is None and not repeats) else None
         )
         costs = self.pair.costs(priced) if repeats or learned is None else learned.table()
         least = request.draft_confidence
@@ -379,7 +377,6 @@ class Admission:
         self, params: SamplingParams, prompt: list[int], limits: "_Limits"
     ) -> list[LogitsPipeline]:
         """A pipeline for each sequence."""
-        guided = params.guided_decoding
         return [
             LogitsPipeline(
                 params,
@@ -387,16 +384,7 @@ class Admission:
                 self.vocab_size,
                 sorted(limits.stop_token_ids | frozenset(self.eos_token_ids)),
                 self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
-                (
-                    self._grammar(params).compile(guided)
-                    if isinstance(guided, GuidedDecodingParams)
-                    else None
-                ),
-                (
-                    None
-                    if params.filter_words is None
-                    else WordFilter(self._filter(params.filter_words), prompt)
-                ),
+                self._masks(params, prompt),
             )
             for _ in range(params.num_sequences)
         ]
@@ -412,29 +400,23 @@ class Admission:
             )
         return min(limits)
 
-    def _filter(self, filter_words: str | WordList) -> FilterTable:
-        words = word_list(filter_words)
-        if self.pair.tokenizer is None:
-            raise ValueError(
-                f"filter_words={words.name!r} needs a tokenizer, and this pair has none"
-            )
-        if words not in self._filters:
-            self._filters[words] = FilterTable(
-                words, token_bytes(self.pair.tokenizer), self.vocab_size
-            )
-        return self._filters[words]
-
-    def _grammar(self, params: SamplingParams) -> GrammarCompiler:
-        if self.pair.tokenizer is None:
-            raise ValueError(
-                f"guided_decoding={params.guided_decoding!r} needs a tokenizer, and this pair has"
-                " none"
-            )
-        if self._grammars is None:
-            self._grammars = GrammarCompiler(
-                self.pair.tokenizer, self.vocab_size, self.eos_token_ids
-            )
-        return self._grammars
+    def _masks(self, params: SamplingParams, prompt: list[int]) -> dict[str, Mask]:
+        """The masks of a sequence, by the option that asks for each."""
+        masks = {}
+        for name in MASKS:
+            if (value := getattr(params, name)) is None:
+                continue
+            if self.pair.tokenizer is None:
+                raise ValueError(
+                    f"{name}={MASKS[name].plain(value)!r:.80} needs a tokenizer, and this pair has"
+                    " none"
+                )
+            if name not in self._makers:
+                self._makers[name] = MASKS[name](
+                    self.pair.tokenizer, self.vocab_size, self.eos_token_ids
+                )
+            masks[name] = self._makers[name].mask(value, prompt)
+        return masks
 
 
 def _stop_strings(params: SamplingParams) -> StopStrings | None:

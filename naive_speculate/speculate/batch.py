@@ -4,7 +4,7 @@
 (`Prefill`), run the step (`Runner`), commit it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,14 +12,12 @@ import torch
 
 from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import Outcome, StepRecord
-from naive_speculate.infer.device import Seconds, Stopwatch, on_device
+from naive_speculate.infer.device import Seconds, Stopwatch, on_device, one_torch_thread
 from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.infer.slots import Slot, SlotPool
-from naive_speculate.models.threads import computes_beside_torch, one_torch_thread
 from naive_speculate.pair import ModelPair
-from naive_speculate.speculate.costs import LearnedCosts, StepCosts
+from naive_speculate.speculate.costs import LearnedCosts, StepCosts, learned_costs
 from naive_speculate.speculate.draft import (
-    OWN_DRAFTERS,
     BatchDrafter,
     Proposal,
     check_proposal,
@@ -29,7 +27,7 @@ from naive_speculate.speculate.draft import (
 from naive_speculate.speculate.draft.failures import end_rows, own_layers
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.outcomes import outcomes_of
-from naive_speculate.speculate.prefill import Places, Prefill, in_order
+from naive_speculate.speculate.prefill import Prefill, in_order
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import Step, step
 from naive_speculate.speculate.tree import MAX_NODES, Tree
@@ -71,14 +69,9 @@ class Batch:
         self.drafter_of: dict[SequenceState, BatchDrafter] = {}
         self.layers: list[int] = []
         self._learned: dict[str, LearnedCosts] = {}
-        self.prefill, self.runner = Prefill(self.places), Runner(self.places)
-        self._beside_torch = computes_beside_torch(pair.target)
-
-    @property
-    def places(self) -> Places:
-        """What the batch keeps, for those that use it."""
-        own = (self.target, self.slots, self.drafter_of, self.layers)
-        return Places(*own, self.vocabulary, self.vocab_size)
+        own = (self.target, self.slots, self.drafter_of, vocabulary, self.vocab_size)
+        self.prefill, self.runner = Prefill(*own), Runner(*own)
+        self._beside_torch = getattr(pair.target, "computes_beside_torch", False)
 
     @torch.no_grad()  # parameters of other people's models may require gradients
     def admit(self, rows: Sequence[SequenceState]) -> None:
@@ -94,7 +87,7 @@ class Batch:
         except Exception:
             self.release(rows)
             raise
-        self.layers[:] = self._layers()
+        self._set_layers()
         self.prefill.admit(rows)
 
     def release(self, rows: Iterable[SequenceState]) -> None:
@@ -108,7 +101,7 @@ class Batch:
                     drafter.release(row)
                 except Exception as error:
                     end_rows([row], error)
-        self.layers[:] = self._layers()
+        self._set_layers()
 
     def step(self, rows: Iterable[SequenceState]) -> dict[SequenceState, StepRecord]:
         """Make one speculative step for every row that goes on.
@@ -173,25 +166,31 @@ class Batch:
     def _steps(self, rows: list[SequenceState]) -> dict[SequenceState, StepRecord]:
         """A step for all rows that draft windows, and one for each that drafts trees."""
         records: dict[SequenceState, StepRecord] = {}
-        groups, windows = list[list[SequenceState]](), list[SequenceState]()
+        windows, trees = list[SequenceState](), list[SequenceState]()
         for row in rows:
-            if row.tree is None:
-                windows.append(row)
-            else:
-                groups.append([row])
+            (windows if row.tree is None else trees).append(row)
         try:
-            for group in [windows, *groups] if windows else groups:
-                members = group if len(group) < 2 else in_order(group, self.target, self.slots)
-                self._step(members, records)
+            if windows:
+                members = windows
+                if len(windows) > 1:
+                    members = in_order(windows, self.target, self.slots)
+                self._step(members, self.runner.run_windows, records)
+            for row in trees:
+                self._step([row], self.runner.run_tree, records)
         except Exception as error:
             if records:
                 raise PartialStepError(records, error) from error
             raise
         return records
 
-    def _step(self, rows: list[SequenceState], records: dict[SequenceState, StepRecord]) -> None:
+    def _step(
+        self,
+        rows: list[SequenceState],
+        run: Callable[[Sequence[SequenceState]], Step],
+        records: dict[SequenceState, StepRecord],
+    ) -> None:
         """Make a step, and add what it did to each row that committed it."""
-        result = self.runner.run(rows)
+        result = run(rows)
         outcomes = outcomes_of(rows, result, self.vocabulary)
         seconds = self.runner.watch.stop()
         if self.drafter_of:
@@ -199,9 +198,8 @@ class Batch:
         try:
             for row, outcome in zip(rows, outcomes, strict=True):
                 outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds
-                records[row] = row.commit(
-                    outcome
-                )  # prefix + x₁ … x_n + t, up to where the sequence ends
+                # prefix + x₁ … x_n + t, up to where the sequence ends
+                records[row] = row.commit(outcome)
         finally:
             self._commit(rows, records, result.features)
 
@@ -258,37 +256,57 @@ class Batch:
             )
             self.drafters[name].earlier = self.earlier
             self.drafters[name].target_rows = self._target_rows
-            self._learned[name] = self.pair.learned_costs(name)
+            self._learned[name] = learned_costs(self.pair, name)
         return self.drafters[name]
 
     def _target_rows(self, rows: Sequence[SequenceState]) -> Any:
         """See `BatchDrafter.target_rows`."""
         return self.target.view([self.slots[row] for row in rows])
 
-    def _layers(self) -> list[int]:
-        """The target's layers that drafters of its rows need."""
-        return sorted({layer for each in set(self.drafter_of.values()) for layer in each.layers})
+    def _set_layers(self) -> None:
+        """Note which of the target's layers the drafters of its rows read."""
+        drafters = set(self.drafter_of.values())
+        self.layers = sorted({layer for drafter in drafters for layer in drafter.layers})
+        self.prefill.layers = self.runner.layers = self.layers
 
 
 class Runner:
-    """Runs one step of some rows: lets their drafters propose, and the target score. `watch`
-    times the two."""
+    """Runs one step of some rows: lets their drafters propose, and the target score.
 
-    def __init__(self, places: Places) -> None:
-        self.target, self.slots, self.drafter_of = places.target, places.slots, places.drafter_of
-        self.layers, self.vocabulary, self.vocab_size = places[3:]
-        self.device: torch.device = self.target.model.device
+    `target`: the target and its cache. `slots`, `drafter_of`: each row's slot in it and drafter,
+    which change while rows come and go. `layers`: the target's layers that drafters read, set by
+    the batch. `watch` times the step.
+    """
+
+    def __init__(
+        self,
+        target: SlotPool,
+        slots: Mapping[SequenceState, Slot],
+        drafter_of: Mapping[SequenceState, BatchDrafter],
+        vocabulary: Vocabulary,
+        vocab_size: int,
+    ) -> None:
+        self.target, self.slots, self.drafter_of = target, slots, drafter_of
+        self.vocabulary, self.vocab_size = vocabulary, vocab_size
+        self.layers: list[int] = []
+        self.device: torch.device = target.model.device
         self.watch = Stopwatch(self.device)
 
-    def run(self, rows: Sequence[SequenceState]) -> Step:
-        """Make a step, with a tree for a row that drafts trees, where one can be drafted."""
+    def run_windows(self, rows: Sequence[SequenceState]) -> Step:
+        """A step of rows that draft windows."""
         self.watch.begin()
-        tree = None if rows[0].tree is None else self.propose_tree(rows[0])
+        return step(rows, self.propose, self.score)
+
+    def run_tree(self, rows: Sequence[SequenceState]) -> Step:
+        """A step of one row that drafts trees; with a window, where no tree can be drafted."""
+        self.watch.begin()
+        (row,) = rows
+        tree = self.propose_tree(row)
         if tree is None:
             return step(rows, self.propose, self.score)
-        (row,), slot = rows, self.slots[rows[0]]
         result = tree_step(row, tree, *self.score_tree(row, tree))
         start, path = len(row.token_ids), [] if result.tree is None else result.tree.path
+        slot = self.slots[row]
         cache: Any = slot.cache  # of a model that takes trees
         cache.keep_path(slot.row, start, [start + node for node in path])
         return result
@@ -319,7 +337,7 @@ class Runner:
                 parts.append(certain._replace(forced=by_force))
                 continue
             parts.append(drafter.propose(own, most_of))
-            if type(drafter) not in OWN_DRAFTERS:
+            if drafter.needs_check:
                 check_proposal(parts[-1], own, most_of, self.vocab_size)
         if len(parts) == 1:
             return parts[0]

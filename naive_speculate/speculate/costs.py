@@ -1,45 +1,16 @@
-"""Costs of drafting and verifying, relative to a plain step: from a table, or learned while
-running."""
+"""Costs of drafting and verifying, relative to a plain step, learned while running."""
 
-import json
 from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from naive_speculate.speculate.theory import all_accepted, expected_by_window, speedups, step_costs
+from naive_speculate.infer.costs import CostTable
+from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.theory import all_accepted, expected_by_window, speedups
 
 _TURNS, _PLAIN_TURN, _DRAFT_TURN = 32, 1, 17
 _TRUST, _PRIOR_ACCEPTANCE, _MEMORY = 8.0, 0.5, 0.99  # of the acceptance rate
 _MOST_NOTES = 1024  # steps; older ones would count for nothing
-
-
-@dataclass(frozen=True, slots=True)
-class CostTable:
-    """Costs in units of the target's forward over one token."""
-
-    draft: float  # one draft forward
-    verify: tuple[float, ...] = (
-        1.0,
-    )  # a target forward over 1, 2, 3 … tokens; extrapolated with the mean growth from 2 on
-
-    def verify_cost(self, num_draft_tokens: int) -> float:
-        """Cost of verifying that many draft tokens."""
-        last = len(self.verify) - 1
-        if num_draft_tokens <= last:
-            return self.verify[num_draft_tokens]
-        first = min(1, last - 1)  # the first draft token costs more, since it includes the call
-        slope = max(0.0, (self.verify[last] - self.verify[first]) / (last - first)) if last else 0.0
-        return self.verify[last] + slope * (num_draft_tokens - last)
-
-    def step_costs(self, most: int) -> list[float]:
-        """Costs of a step with 0, 1, 2 … `most` draft tokens."""
-        return step_costs(self.draft, map(self.verify_cost, range(most + 1)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The costs as plain JSON values."""
-        return asdict(self) | {"verify": list(self.verify)}
 
 
 class StepCosts(NamedTuple):
@@ -192,22 +163,10 @@ class _Fit:
         return plain, max(growth, 0.0), self._seconds / self._costs if self._costs else plain
 
 
-def read_costs(path: Path, with_head: bool, weights: str) -> dict[str, Any]:
-    """Measurements of `bench --write-costs`, as fields of a pair; those of the head only with
-    `with_head`. Those with weights of this kind, such as "int8", are under its name, if it has
-    any of its own."""
-    if not path.is_file():
-        return {}
-    data = json.loads(path.read_text(encoding="utf-8"))
-    data = data.get(weights, data)
-    fields: dict[str, Any] = {"measured_costs": _cost_table(data)}
-    if with_head and "head" in data:
-        fields |= {
-            "measured_head_costs": _cost_table(data["head"]),
-            "fastest_drafter": data["fastest_drafter"],
-        }
-    return fields
-
-
-def _cost_table(data: dict[str, Any]) -> CostTable:
-    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]))
+def learned_costs(pair: ModelPair, drafter: str) -> LearnedCosts:
+    """The costs of a pair with a drafter, learned from the steps that this process makes with
+    the pair."""
+    if drafter not in pair.learned:
+        pair.learned[drafter] = LearnedCosts(pair.costs(drafter))
+    costs: LearnedCosts = pair.learned[drafter]
+    return costs

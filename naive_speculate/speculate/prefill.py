@@ -1,7 +1,6 @@
 """Which prompts are prefilled before a step, and how far: one chunk of each per call."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 
@@ -15,25 +14,24 @@ from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.text import Vocabulary
 
 
-class Places(NamedTuple):
-    """What a batch keeps: the target and its cache, each row's slot in it, and its drafter. The
-    mappings and the list change while rows come and go."""
-
-    target: SlotPool
-    slots: Mapping[SequenceState, Slot]
-    drafter_of: Mapping[SequenceState, BatchDrafter]
-    layers: list[int]  # of the target, that drafters read
-    vocabulary: Vocabulary
-    vocab_size: int
-
-
 class Prefill:
-    """Schedules the prompts of a batch's rows and reads them into the caches. `copies`: a row to
-    the row of the same prompt whose prefill it copies."""
+    """Schedules the prompts of a batch's rows and reads them into the caches.
 
-    def __init__(self, places: Places) -> None:
-        self.target, self.slots, self.drafter_of = places.target, places.slots, places.drafter_of
-        self.layers, self.vocabulary, self.vocab_size = places[3:]
+    `target`, `slots`, `drafter_of`, `layers`: see `Runner`. `copies`: a row to the row of the same
+    prompt whose prefill it copies.
+    """
+
+    def __init__(
+        self,
+        target: SlotPool,
+        slots: Mapping[SequenceState, Slot],
+        drafter_of: Mapping[SequenceState, BatchDrafter],
+        vocabulary: Vocabulary,
+        vocab_size: int,
+    ) -> None:
+        self.target, self.slots, self.drafter_of = target, slots, drafter_of
+        self.vocabulary, self.vocab_size = vocabulary, vocab_size
+        self.layers: list[int] = []
         self.copies: dict[SequenceState, SequenceState] = {}
         self._portions = 0  # of prompts that were prefilled
 

@@ -35,12 +35,6 @@ def expected_by_window(reached: Iterable[float]) -> list[float]:
     return list(accumulate(reached, initial=1.0))
 
 
-def step_costs(draft_cost: float, verify_costs: Iterable[float]) -> list[float]:
-    """Costs of a step with 0, 1, 2 … draft tokens, from those of verifying as many. Copied drafts
-    have a cost of 0."""
-    return [k * draft_cost + verify_cost for k, verify_cost in enumerate(verify_costs)]
-
-
 def speedups(tokens: Sequence[float], costs: Sequence[float]) -> list[float]:
     """The expected tokens per time of a step with 0, 1, 2 … draft tokens: tokens ÷ cost."""
     return [of_window / cost for of_window, cost in zip(tokens, costs, strict=True)]

@@ -18,7 +18,8 @@ from copy import copy
 from dataclasses import replace
 from typing import Self
 
-from naive_speculate.speculate.costs import AcceptanceRate, CostTable, LearnedCosts
+from naive_speculate.infer.costs import CostTable
+from naive_speculate.speculate.costs import AcceptanceRate, LearnedCosts
 from naive_speculate.speculate.theory import all_accepted, expected_by_window, speedups
 
 MAX_AUTO_WINDOW = 16

@@ -3,6 +3,7 @@ another."""
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
@@ -12,6 +13,7 @@ from tests.browser.steps import (
     open_drawer,
     open_trace,
     run,
+    script,
     shown_run,
     text,
     toast,
@@ -130,6 +132,41 @@ def test_embedded_there_is_the_run_or_a_lesson_and_a_link_to_the_whole_page(open
     expect(page.locator(".ns-lesson-title")).to_be_visible()
     for rest in (".ns-top", "[role=tab]", ".ns-course", "#tokens", "footer"):
         expect(page.locator(rest).filter(visible=True)).to_have_count(0)
+
+
+STANDS = """() => !document.getElementById("ns-early") &&
+    [...document.querySelectorAll(".ns-plot[style]")].every((place) =>
+      place.getBoundingClientRect().top > innerHeight || !place.checkVisibility() ||
+      place.querySelector("svg"))"""
+LINKS = {
+    "": "ns-tokens",
+    "?run=recorded&round=2": "ns-tokens",
+    "?tab=explore": "Every cell of these maps",
+    "?lesson=1": "Lesson 1",
+    "?lesson=2&step=2": "Lesson 2, step 2",
+    "?lesson=6&step=2&path=1": "Lesson 6, step 2",
+    "?lesson=3&lecture=1": "Lesson 3",
+    "?room=yourself": "Write the next words",
+    "?room=doctor": "What does your engine",
+    "?embed=1&run=recorded&round=2": "ns-tokens",
+    "?embed=1&stage=1": "ns-early-narrow",
+    "?embed=1&lesson=10&step=2": "Lesson 10, step 2",
+}
+
+
+@pytest.mark.parametrize("query", LINKS)
+def test_the_server_paints_what_a_link_asks_for_and_nothing_moves_once_it_can_be_used(
+    server, chromium, query
+):
+    page = chromium.new_page()
+    page.add_init_script(f"({script('shifts')})()")
+    for width, height in ((1440, 900), (1024, 768), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        first = page.goto(server.url + query).text().split("<gradio-app")[0]
+        assert LINKS[query] in first
+        page.wait_for_function(STANDS)
+        assert page.evaluate("window.shiftOfAll") < 0.02, (width, page.evaluate("window.moved"))
+    page.close()
 
 
 def selected(page, name: str) -> None:

@@ -20,8 +20,8 @@ from naive_speculate.guides.words import (
     masked,
     normalized,
 )
-from naive_speculate.models.translation.tokens import token_bytes
 from naive_speculate.sampling.pipeline import LogitsPipeline
+from naive_speculate.text import token_bytes
 from tests.tokenizers_of_tests import byte_level, legacy, unigram
 
 MADE_UP = WordList(
@@ -209,7 +209,7 @@ def test_scores_of_banned_tokens_alone_change_along_a_window_after_prompt_and_ou
         SamplingParams(filter_words=MADE_UP),
         prompt,
         len(tokenizer),
-        word_filter=WordFilter(table, prompt),
+        masks={"filter_words": WordFilter(table, prompt)},
     )
     scores = torch.randn(3, len(tokenizer))
     found = pipeline.scores(scores, history, window)

@@ -67,7 +67,7 @@ def test_a_link_to_the_page_shows_its_title_a_sentence_and_the_stage_and_nothing
     assert len(tags) == len(re.findall(r'"(?:og|twitter):', page))
     assert tags["og:title"] == "Naive Speculate"
     assert "drafts tokens" in tags["og:description"]
-    assert tags["og:image"] == f"{server.url}preview.png"
+    assert tags["og:image"] == f"{server.url}previews/run.png"
     with urlopen(tags["og:image"]) as answer:
         picture = answer.read()
     size = (int(tags["og:image:width"]), int(tags["og:image:height"]))

@@ -13,8 +13,9 @@ from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_
 from naive_speculate import pair as pairs
 from naive_speculate.__main__ import main
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.infer.costs import CostTable
+from naive_speculate.models.translation.tokens import translation_between
 from naive_speculate.pair import BUNDLED_PAIR
-from naive_speculate.speculate.costs import CostTable
 from tests.heads import LAYOUTS, head_config, head_tensors, save_head
 from tests.speculate.rows import same_as_plain
 from tests.tiny import save_model, tiny_llama
@@ -68,13 +69,10 @@ def test_a_draft_with_too_few_common_tokens_is_refused(tmp_path, bundled_pair):
         ValueError, match=r"^draft='.*' shares \d of the target's \d+ tokens, fewer than a tenth$"
     ):
         load_pair(BUNDLED_PAIR / "target", save(llama(few, 0), few, tmp_path / "draft"))
-    for parts, said in (
-        ((target, draft, tokenizer), "shares . of the target's"),
-        ((target, None, tokenizer), "was given without a draft"),
-        ((target, draft), "was given without a tokenizer"),
-    ):
-        with pytest.raises(ValueError, match=f"^draft_tokenizer {said}"):
-            ModelPair(*parts, draft_tokenizer=few)
+    translation = translation_between(letters("a", "b", "c"), letters("a", "b", "d"))
+    for parts, lacking in (((target, None, tokenizer), "draft"), ((target, draft), "tokenizer")):
+        with pytest.raises(ValueError, match=f"^translation was given without a {lacking}$"):
+            ModelPair(*parts, translation=translation)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from transformers import ByT5Tokenizer, GPT2Config, GPT2LMHeadModel, LlamaModel
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, watch
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.models import wrap
+from naive_speculate.models.translation.tokens import translation_between
 from tests.tiny import tiny_llama, words
 
 GREEDY = SamplingParams(max_tokens=6, temperature=0)
@@ -71,13 +72,13 @@ def test_what_is_no_causal_language_model_of_transformers_is_named(make):
 
 
 def test_a_tokenizer_without_a_fast_backend_is_named_whoever_takes_it():
-    model, draft = wrap(tiny_llama(1, seed=0)), wrap(tiny_llama(1, seed=1))
+    model = wrap(tiny_llama(1, seed=0))
     for slow in (Tokenizer(models.BPE()), ByT5Tokenizer()):
         kind = "a transformers tokenizer with a fast backend"
         said = rf"tokenizer must be {kind}, got {type(slow).__name__}$"
         with pytest.raises(ValueError, match=f"^{said}"):
             ModelPair(model, tokenizer=slow)
         with pytest.raises(ValueError, match=f"^draft_{said}"):
-            ModelPair(model, draft, words(), draft_tokenizer=slow)
+            translation_between(words(), slow)
     with pytest.raises(ValueError, match=f"^{said}"):
         watch(tiny_llama(1, seed=0), tiny_llama(1, seed=1), [5, 6], tokenizer=slow)

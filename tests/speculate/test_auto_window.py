@@ -8,7 +8,8 @@ from itertools import accumulate
 import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.speculate.costs import CostTable, LearnedCosts, StepCosts
+from naive_speculate.infer.costs import CostTable
+from naive_speculate.speculate.costs import LearnedCosts, StepCosts
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.window import (
     MAX_AUTO_WINDOW,

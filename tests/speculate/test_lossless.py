@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.speculate.costs import CostTable
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.speculate.draft.copying import NOTHING
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.request import Request

@@ -15,11 +15,11 @@ import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.models.heads.checkpoint import load_head
 from naive_speculate.sampling.random_source import SeededRandom
 from naive_speculate.speculate import batch as batches
-from naive_speculate.speculate.costs import CostTable
 from naive_speculate.speculate.draft import proposal
 from naive_speculate.speculate.request import Request
 from tests.heads import head_config, head_tensors, save_head

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naive_speculate.speculate.costs import CostTable
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.speculate.theory import (
     all_accepted,
     break_even_alpha,

@@ -12,6 +12,7 @@ from naive_speculate.guides.guided import GuidedDecodingParams
 from naive_speculate.guides.words import WordList
 from naive_speculate.models import wrap
 from naive_speculate.models.heads.checkpoint import load_head
+from naive_speculate.models.translation.tokens import translation_between
 from naive_speculate.speculate.request import GivenDraft
 from tests.heads import VOCAB, head_config, head_tensors, save_head
 from tests.models.llama.llamas import made
@@ -162,7 +163,8 @@ def test_tokenizers_with_more_tokens_than_logits_are_translated():
     models = [llama(tokenizer, seed) for seed, tokenizer in enumerate(tokenizers)]
     for model in models:
         model.resize_token_embeddings(len(byte_level()) - 3)
-    pair = ModelPair(*map(wrap, models), tokenizers[0], draft_tokenizer=tokenizers[1])
+    translation = translation_between(*tokenizers)
+    pair = ModelPair(*map(wrap, models), tokenizers[0], translation=translation)
     decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=16)
     known = [
         token for token in tokenizers[0]("The little fox").input_ids if token < pair.vocab_size

@@ -29,9 +29,10 @@ MOST_CHARACTERS = 300
 
 class Page(gr.Blocks):
     """A Gradio page that checks all calls, from the page, from programs and over MCP, and
-    answers failing ones briefly. `first_view` is markup that is visible before its scripts run."""
+    answers failing ones briefly. `arrive` gives what it shows before its scripts run (see
+    `ui.host.limits.Arrive`)."""
 
-    first_view = ""
+    arrive: Any = None
 
     def validate_inputs(self, block_fn: Any, inputs: list[Any]) -> None:
         """Check the number and kinds of the inputs. A program may omit the last ones, so that an

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from secrets import token_urlsafe
 from typing import Any
@@ -73,7 +73,10 @@ POLICY = {
 ON_A_SPACE = ("img-src", "connect-src")  # Gradio's bar on Spaces calls the Hub
 INLINE = re.compile(rb"<script(?=[\s>])")
 PREVIEW = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*')  # Gradio's own tags
-MARK = b"<gradio-app"  # the tag in Gradio's HTML that the page replaces
+MARK = b"<gradio-app"  # the tag in Gradio's HTML that the first view precedes
+Arrive = Callable[[str, Mapping[str, str]], tuple[str, str]]
+"""From a page's address and query to the tags of its head, in place of Gradio's, that say what
+posted links show, and to markup that is visible before Gradio's page runs."""
 
 
 class Guard:
@@ -200,16 +203,12 @@ def _answer_to(error: Exception, kind: str) -> Response:
 
 
 class Headers:
-    """Middleware that adds security headers to each answer, and its nonce to a page's scripts.
-    Markup that is visible `before` Gradio's page runs is inserted there. `preview` writes what
-    links to the page show elsewhere, given the page's address, in place of Gradio's."""
+    """Middleware that adds security headers to each answer, its nonce to a page's scripts, and
+    to the page what it shows on arrival."""
 
-    def __init__(
-        self, app: ASGIApp, before: str = "", preview: Callable[[str], str] | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, arrive: Arrive | None = None) -> None:
         self._app = app
-        self._before = before.encode()
-        self._preview = preview
+        self._arrive = arrive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -234,10 +233,12 @@ class Headers:
                 body.extend(message.get("body", b""))
                 if message.get("more_body"):
                     return
-                page = bytes(body).replace(MARK, self._before + MARK, 1)
-                if self._preview is not None:
-                    tags = self._preview(page_address(HttpRequest(scope))).encode()
-                    page = PREVIEW.sub(b"", page).replace(b"</head>", tags + b"</head>", 1)
+                page = bytes(body)
+                if self._arrive is not None:
+                    asked = HttpRequest(scope)
+                    tags, first = self._arrive(page_address(asked), asked.query_params)
+                    page = page.replace(MARK, first.encode() + MARK, 1)
+                    page = PREVIEW.sub(b"", page).replace(b"</head>", tags.encode() + b"</head>", 1)
                 page = INLINE.sub(b'<script nonce="%s"' % nonce.encode(), page)
                 if scope["method"] != "HEAD":
                     MutableHeaders(scope=held)["content-length"] = str(len(page))
@@ -262,18 +263,17 @@ def policy(nonce: str, *, embedded: bool = False) -> str:
 def server_options(
     routes: Sequence[BaseRoute] = (),
     page: gr.Blocks | None = None,
-    before: str = "",
-    preview: Callable[[str], str] | None = None,
+    arrive: Arrive | None = None,
 ) -> dict[str, Any]:
     """The `app_kwargs` of Gradio's `launch`: our middleware for a page, and these routes;
-    `before` and `preview` as for `Headers`."""
+    `arrive` as for `Headers`."""
     # all but event streams; Gradio zips only its files
     zipped = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=6)
     return {
         "routes": [*routes],  # they take precedence over Gradio's
         "middleware": [
             zipped,
-            Middleware(Headers, before=before, preview=preview),
+            Middleware(Headers, arrive=arrive),
             Middleware(Guard, page=page),
         ],
         "exception_handlers": {RequestValidationError: unreadable},

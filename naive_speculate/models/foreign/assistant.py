@@ -18,6 +18,7 @@ import torch.nn.functional as F
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.ragged_cache import CacheRows
+from naive_speculate.models.heads.model import check_sizes
 from naive_speculate.models.llama.torch import rotated
 from naive_speculate.models.llama.weights import RotaryTable, rotation
 
@@ -125,6 +126,11 @@ class AssistantHead:
         self.num_parameters = weights.num_parameters
         self.device, self.dtype = weights.norm.device, weights.norm.dtype
         self._weights, self._window, self._rotary = weights, window, rotary
+
+    def check_target(self, target: Any) -> None:
+        """See `Head` in `infer/protocols.py`."""
+        check_sizes(self, target)
+        self.sources(target)
 
     def sources(self, target: Any) -> dict[str, int]:
         """The target's layer that each kind of layer reads. Raises `ValueError` if it has none,

@@ -10,10 +10,11 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
 from naive_speculate.models.foreign.block import BlockHead
 from naive_speculate.models.foreign.parallel import ParallelHead
+from naive_speculate.models.foreign.parallel_drafter import ParallelHeadDrafter
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.head import hidden_states_obstacle
 from naive_speculate.speculate.draft.model import DrawnWindow
-from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, SlotDrafter
 from naive_speculate.speculate.sequence import SequenceState
 
 
@@ -43,6 +44,10 @@ class BlockDrafter(SlotDrafter):
         if not isinstance(pair.head, (BlockHead, ParallelHead)):
             return "this pair has no block drafter"
         return hidden_states_obstacle(pair)
+
+    @classmethod
+    def suited_to(cls, pair: ModelPair) -> type[BatchDrafter]:
+        return ParallelHeadDrafter if isinstance(pair.head, ParallelHead) else cls
 
     def max_window(self, row: SequenceState) -> int:
         """See `BatchDrafter.max_window`; a window ends with the block, and nothing can be drafted

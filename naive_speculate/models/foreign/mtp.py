@@ -28,8 +28,7 @@ from naive_speculate.infer.transformers_model import (
     additive_mask,
     cache_argument,
 )
-from naive_speculate.models.files import tensor_files
-from naive_speculate.models.load import check_complete
+from naive_speculate.models.files import check_complete, tensor_files
 
 _NAMES = {
     ".final_layernorm.": ".post_norm.",  # MiMo-V2's, which transformers does not map

@@ -12,26 +12,54 @@ from naive_speculate.text import one_line
 
 _CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5  # kinds of tokens, with the format's numbers
 
-_LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
-    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_END = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_END_WITH_SLASH = _END.replace(r"\n]*", r"\n/]*")
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_LLAMA3 = rf"{_WORDS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}{_END}"
+_QWEN2 = _LLAMA3.replace("{1,3}", "")
+_QWEN35 = _QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"s\p{L}", r"s\p{L}\p{M}")
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_BEFORE = r"[^\r\n\p{L}\p{N}]?"
+_TEKKEN = rf"{_BEFORE}{_UPPER}*{_LOWER}+|{_BEFORE}{_UPPER}+{_LOWER}*|\p{{N}}{_END_WITH_SLASH}"
+_GPT4O = _TEKKEN.replace("+|[", f"+{_WORDS}?|[").replace(
+    r"*|\p{N}|", rf"*{_WORDS}?|\p{{N}}{{1,3}}|"
 )
-_DIGIT = r"\p{N}"
-_SPLITS = dict.fromkeys(("gpt-2", "mpt", "olmo", "jais"), "") | {
-    name: split
-    for split, names in {
-        _DIGIT: "smollm starcoder refact command-r codeshell exaone minerva-7b",
-        _LLAMA3: "llama3 llama-v3 llama-bpe falcon3 pixtral dbrx smaug-bpe",
-        _LLAMA3.replace("{1,3}", ""): "qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez",
+_KIMI = r"[\p{Han}]+|" + _GPT4O.replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]").replace("/", "")
+_DIGITS = r"\p{N}{1,3}"
+_DEEPSEEK = (
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SPLITS = {
+    name: splits
+    for splits, names in {
+        (
+            _GPT2,
+        ): "gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum",
+        (r"\p{N}", _GPT2): "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
+        (
+            _LLAMA3,
+        ): "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 dbrx smaug-bpe"
+        " glm4 chatglm-bpe",
+        (_QWEN2,): "qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2",
+        (_QWEN35,): "qwen35",
+        (_TEKKEN,): "tekken",
+        (_GPT4O,): "gpt-4o llama4 kanana2 talkie minimax-m2",
+        (r"\d{1,3}(?=(?:\d{3})*\b)", _GPT4O): "tiny_aya cohere2moe",
+        (_KIMI,): "kimi-k2",
+        (_DIGITS, "[一-龥぀-ゟ゠-ヿ]+", _DEEPSEEK): "deepseek-v3 hunyuan-dense joyai-llm",
+        (_DIGITS, _LLAMA3.replace("{1,3}", "+")): "minicpm5",
     }.items()
     for name in names.split()
 }
-"""The split pattern of byte-level BPE, by llama.cpp's name of the pre-tokenizer
-(`llama_vocab::impl::load` and `llm_tokenizer_bpe` in llama-vocab.cpp). Empty for GPT-2's own
-rule alone, which also applies after digits are split."""
-_WITH_BOS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
-"""Pre-tokenizers that add a beginning-of-sequence token by default, and that ignore merges for
-pieces that are tokens."""
+"""The patterns by which a text of byte-level BPE is split, one after the other, by llama.cpp's name
+of the pre-tokenizer (llama-vocab.cpp), as the models' own tokenizer.json has them."""
+_WITH_BOS = {name for name, split in _SPLITS.items() if split in ((_LLAMA3,), (_TEKKEN,))} - {
+    *("dbrx", "smaug-bpe", "glm4", "chatglm-bpe")
+}
+"""Pre-tokenizers that add a beginning-of-sequence token by default."""
+_WHOLE = {*_WITH_BOS, "minicpm5"}  # those that ignore merges for pieces that are tokens
 
 
 def gguf_tokenizer(path: str | Path) -> Any:
@@ -53,13 +81,11 @@ def gguf_tokenizer(path: str | Path) -> Any:
     pre = metadata.get("tokenizer.ggml.pre")
     if pre not in _SPLITS:
         raise ValueError(f"its pre-tokenizer {pre!r:.40} is not supported; {BY_LLAMA_CPP}")
-    backend, split = _backend(metadata, ignore_merges=pre in _WITH_BOS), _SPLITS[pre]
-    if split:
-        parts = [
-            pre_tokenizers.Split(Regex(split), "isolated"),
-            pre_tokenizers.ByteLevel(False, use_regex=split == _DIGIT),
-        ]
-        backend.pre_tokenizer = pre_tokenizers.Sequence(parts)
+    backend = _backend(metadata, ignore_merges=pre in _WHOLE)
+    splits = [pre_tokenizers.Split(Regex(split), "isolated") for split in _SPLITS[pre]]
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
     ends = {name: metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
     if metadata.get("tokenizer.ggml.add_bos_token", pre in _WITH_BOS) and ends["bos"] is not None:
         bos = metadata["tokenizer.ggml.tokens"][ends["bos"]]
@@ -111,6 +137,5 @@ def _backend(metadata: Mapping[str, Any], ignore_merges: bool) -> Tokenizer:
     pairs = [pair.partition(" ")[::2] for pair in metadata.get("tokenizer.ggml.merges", [])]
     merges = [pair for pair in pairs if vocabulary.keys() >= {*pair, "".join(pair)}]
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=ignore_merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer

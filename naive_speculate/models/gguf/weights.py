@@ -31,6 +31,27 @@ _PERMUTED = (  # the family whose rotary pairs llama.cpp stores adjacent, not ha
     "llama"
 )
 _FACTORS = "rope_freqs.weight"
+_READ = {
+    *("block_count", "context_length", "feed_forward_length", "expert_count", "tensor_data_layout"),
+    *(f"attention.{key}" for key in ("head_count", "head_count_kv", "key_length")),
+    *("attention.layer_norm_rms_epsilon", "rope.dimension_count", "rope.freq_base"),
+    *("rope.scale_linear", "rope.scaling.type", "rope.scaling.factor"),
+    # of scalings that are refused, and of experts
+    *("rope.scaling.original_context_length", "rope.scaling.finetuned", "expert_used_count"),
+}
+"""Keys of an architecture that are read, or say nothing about the model's numbers."""
+_SCALES = ("logit_scale", "residual_scale", "embedding_scale")
+_NEUTRAL = {
+    **dict.fromkeys(_SCALES, 1.0),
+    **dict.fromkeys(["attn_logit_softcapping", "final_logit_softcapping"], 0.0),
+    **dict.fromkeys(["rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor"], 1.0),
+    **dict.fromkeys(["attention.clamp_kqv", "attention.max_alibi_bias"], 0.0),
+    **dict.fromkeys(["nextn_predict_layers", "leading_dense_block_count"], 0),
+    "attention.causal": True,
+    "attention.sliding_window": 0,
+    "use_parallel_residual": False,
+}
+"""Others, with the value that changes nothing."""
 _ENDS = [f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")]
 _Q8_0_BYTES = 2 + BLOCK
 # weights that are dequantised at a time; the intermediate values fit a core's cache
@@ -54,6 +75,7 @@ def read_gguf_llama(
         )
     try:
         config = _config(metadata, tensors)
+        _check_keys(metadata, config)
         rotary = _rotary(metadata, config, path, tensors.pop(_FACTORS, None), device)
         renamed = _renamed(config, tensors)
     except KeyError as error:
@@ -143,9 +165,35 @@ def unread_by_transformers(path: Path) -> str | None:
     metadata, tensors = read_header(path)
     if _FACTORS in tensors:
         return f"its rotary frequencies have factors ({_FACTORS})"
-    scaling, factor = _scaling(metadata, f"{metadata.get('general.architecture')}.rope.")
+    family = metadata.get("general.architecture")
+    if family in _FAMILIES:
+        _check_keys(metadata, _config(metadata, tensors))
+    for name in _SCALES:
+        key = f"{family}.{name}"
+        if metadata.get(key, _NEUTRAL[name]) != _NEUTRAL[name]:
+            return f"it sets {key} to {metadata[key]!r:.40}"
+    scaling, factor = _scaling(metadata, f"{family}.rope.")
     unscaled = scaling == "none" or (scaling == "linear" and factor == 1)
     return None if unscaled else f"its rotary positions are scaled ({scaling})"
+
+
+def _check_keys(metadata: Mapping[str, Any], config: Any) -> None:
+    """Refuse every key of the architecture that is not read, unless its value changes nothing."""
+    neutral = {
+        "attention.scale": config.head_dim**-0.5,
+        "attention.value_length": config.head_dim,
+        "embedding_length": config.hidden_size,
+        "vocab_size": config.vocab_size,
+    }
+    at = config.model_type + "."
+    for key, value in metadata.items():
+        name = key.removeprefix(at)
+        if name == key or name in _READ or value == _NEUTRAL.get(name, neutral.get(name, _READ)):
+            continue
+        close = name in neutral and math.isclose(value, neutral[name], rel_tol=1e-4)
+        wide = name == "attention.sliding_window" and value >= config.max_position_embeddings
+        if not close and not wide:
+            raise ValueError(f"it sets {key} to {value!r:.40}, which is not supported")
 
 
 def _scaling(metadata: Mapping[str, Any], at: str) -> tuple[str, float]:

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.models.foreign.assistant import AssistantHead
 from naive_speculate.models.heads.weights import HeadWeights
 from naive_speculate.models.llama.blocks import width_of
 from naive_speculate.models.llama.cuda_graphs import CudaCapture, Graphs, MakesRaggedCaches, Place
@@ -47,6 +46,10 @@ class Head(MakesRaggedCaches):
         self.dtype = weights.norm.dtype
         self._shape = shape
         self._weights = weights
+
+    def check_target(self, target: Any) -> None:
+        """See `Head` in `infer/protocols.py`."""
+        check_sizes(self, target)
 
     def _features(self, features: torch.Tensor) -> torch.Tensor:
         """Hidden states of the target, `[..., len(layers) * target_hidden_size]`, in the head's
@@ -199,10 +202,8 @@ def _dropped(matrix: torch.Tensor) -> torch.Tensor:
     return matrix.new_empty(0)
 
 
-def check_head(head: Any, target: Any) -> None:
+def check_sizes(head: Any, target: Any) -> None:
     """Raise a `ValueError` naming the difference for a head that was made for another target."""
-    if not isinstance(head, (Head, AssistantHead)):
-        raise ValueError(f"head must be a DraftHead, which load_pair loads, got {head!r:.80}")
     for what, expected in (
         ("hidden_size", head.target_hidden_size),
         ("vocab_size", head.vocab_size),
@@ -216,5 +217,3 @@ def check_head(head: Any, target: Any) -> None:
         raise ValueError(
             f"head {head.name!r} reads layer {max(head.layers)} of its target, this one has {depth}"
         )
-    if isinstance(head, AssistantHead):
-        head.sources(target)

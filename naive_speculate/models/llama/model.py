@@ -62,6 +62,8 @@ class LlamaLanguageModel(HasEndTokens, MakesRaggedCaches):
         weights, shape = stored.weights, stored.shape
         # norms are floating-point numbers in any case
         self.executor = choose_executor(executor, weights.norm.device, weights.norm.dtype)
+        # ONNX Runtime has threads of its own
+        self.computes_beside_torch = self.executor == "onnx"
         self._forward = forward or _forward_of(self.executor, stored)
         self.name, self.eos_token_ids, self.num_parameters = (
             stored.name,

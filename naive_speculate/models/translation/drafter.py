@@ -14,6 +14,7 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
 from naive_speculate.models.translation.tokens import Translation
 from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.draft.given import Given
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.text import num_shared
@@ -31,7 +32,7 @@ class TranslatedDrafter(ModelDrafter):
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
-        assert pair.translation is not None
+        assert isinstance(pair.translation, Translation)
         self.histories: dict[SequenceState, TranslatedHistory] = {}
         self._translation, model = pair.translation, self.pool.model
         self._num_ids = model.vocab_size
@@ -88,6 +89,10 @@ class TranslatedDrafter(ModelDrafter):
 
     def _in_draft_tokens(self, token_ids: torch.Tensor) -> torch.Tensor:
         return self._to_draft[token_ids]
+
+
+class TranslatedGivenDrafter(Given, TranslatedDrafter):
+    """Drafts that users supply, whose tokens the draft model may not know."""
 
 
 class TranslatedHistory:

@@ -6,17 +6,16 @@ Token-level intersection: Timor et al. 2025 (arXiv 2502.05202, Algorithm 4).
 
 import json
 import logging
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from tokenizers import Tokenizer
-from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from naive_speculate.text import TokenForms, check_tokenizer, flat_parts
 
 MIN_SHARE = 0.1  # least share of the target's tokens that a draft must have
 
-_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _log = logging.getLogger(__name__)
 
 
@@ -30,7 +29,7 @@ class Translation:
     """
 
     def __init__(self, tokenizer: Any, draft_tokenizer: Any) -> None:
-        ours, theirs = _Forms(tokenizer), _Forms(draft_tokenizer)
+        ours, theirs = TokenForms(tokenizer), TokenForms(draft_tokenizer)
         by_form = theirs.ids
         # The draft's token for each shared token of the target; the bytes of the target's tokens,
         # without special ones.
@@ -73,7 +72,9 @@ class Translation:
 @lru_cache(maxsize=2)
 def translation_between(tokenizer: Any, draft_tokenizer: Any) -> Translation | None:
     """The translation of a pair; None if both have the same tokens, a `ValueError` if they share
-    too few."""
+    too few, or one has no fast backend."""
+    check_tokenizer(tokenizer)
+    check_tokenizer(draft_tokenizer, "draft_tokenizer")
     # Tokenizers are compared, since vocabulary sizes differ by padding within one family.
     if tokenizer.get_vocab() == draft_tokenizer.get_vocab():
         return None
@@ -83,103 +84,6 @@ def translation_between(tokenizer: Any, draft_tokenizer: Any) -> Translation | N
         translation.counts,
     )
     return translation
-
-
-def token_bytes(tokenizer: Any) -> dict[int, bytes]:
-    """The bytes of each token of a transformers tokenizer, without special ones."""
-    return _Forms(tokenizer).bytes
-
-
-Form = bytes | str  # a token's bytes, or a special token's text
-
-_END = "end of sequence"
-
-
-class _Forms:
-    """The forms of a tokenizer's tokens: `bytes` by id, without special tokens, and one id per
-    form (`ids`); `spaced` if tokens are words with an implicit space before each."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        backend = tokenizer.backend_tokenizer
-        parts = [part for step in (backend.decoder, backend.pre_tokenizer) for part in _parts(step)]
-        kinds = {part["type"] for part in parts}
-        self._by_byte = "ByteLevel" in kinds
-        self._markers = {part["replacement"] for part in parts if part["type"] == "Metaspace"}
-        self._markers |= {
-            part["pattern"]["String"]
-            for part in _parts(backend.decoder)
-            if part["type"] == "Replace"
-            and part.get("content") == " "
-            and "String" in part["pattern"]
-        }
-        self._byte_tokens = "ByteFallback" in kinds or bool(
-            getattr(backend.model, "byte_fallback", False)
-        )
-        self._suffix_mark = next(
-            (part["prefix"] for part in parts if part["type"] == "WordPiece"), None
-        )
-        self.spaced = self._suffix_mark is not None or not (
-            self._by_byte or self._markers or backend.decoder is not None
-        )
-        added = tokenizer.added_tokens_decoder
-        special = {
-            *tokenizer.all_special_ids,
-            *(token for token, entry in added.items() if entry.special),
-        }
-        vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-        self.bytes = {
-            token: self._bytes(piece, token in added)
-            for piece, token in vocabulary
-            if token not in special
-        }
-        self.ids: dict[Form, int] = {}
-        if tokenizer.eos_token_id is not None:
-            self.ids[_END] = tokenizer.eos_token_id
-        # Byte tokens last: the tokenizer never uses them for a letter with its own token.
-        for piece, token in sorted(vocabulary, key=lambda item: self._is_byte_token(item[0])):
-            if token != tokenizer.eos_token_id:
-                self.ids.setdefault(piece if token in special else self.bytes[token], token)
-
-    def _is_byte_token(self, piece: str) -> bool:
-        return self._byte_tokens and _BYTE_TOKEN.fullmatch(piece) is not None
-
-    def _bytes(self, piece: str, added: bool) -> bytes:
-        if self._is_byte_token(piece):
-            return bytes([int(piece[3:5], 16)])
-        if self._by_byte:
-            values = None if added else [_BYTE_OF.get(letter) for letter in piece]
-            return (
-                piece.encode()
-                if values is None or None in values
-                else bytes(byte for byte in values if byte is not None)
-            )
-        if self._suffix_mark and piece.startswith(self._suffix_mark):
-            return piece.removeprefix(self._suffix_mark).encode()
-        if self.spaced:
-            return b" " + piece.encode()
-        for marker in self._markers:
-            piece = piece.replace(marker, " ")
-        return piece.encode(errors="replace")
-
-
-# the letters for bytes in byte-level BPE
-_BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}
-
-
-def _parts(step: Any) -> Iterator[dict[str, Any]]:
-    """The parts of a fast tokenizer's step as plain values, sequences flattened."""
-    if step is not None:
-        yield from _flat(json.loads(step.__getstate__()))
-
-
-def _flat(part: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(part, list):
-        for one in part:
-            yield from _flat(one)
-    elif isinstance(part, dict) and "type" in part:
-        yield part
-        for name in ("decoders", "pretokenizers", "normalizers"):
-            yield from _flat(part.get(name))
 
 
 _NO_SPACE_BEFORE: dict[str, dict[str, Any]] = {
@@ -200,7 +104,7 @@ def _encoders(backend: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
     }
     _hide_special(state)
     states = [json.dumps(state)]
-    for part in _flat([state["normalizer"], state["pre_tokenizer"]]):
+    for part in flat_parts([state["normalizer"], state["pre_tokenizer"]]):
         part.update(_NO_SPACE_BEFORE.get(part["type"], {}))
     states.append(json.dumps(state))
     begin, plain = map(Tokenizer.from_str, states)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from naive_speculate.models.translation.drafter import TranslatedDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.sequence import SequenceState
@@ -11,7 +10,7 @@ from naive_speculate.speculate.sequence import SequenceState
 GIVEN = "given"
 
 
-class _Given(BatchDrafter):
+class Given(BatchDrafter):
     """Proposes a row's given tokens in its first step, and nothing afterwards.
 
     The first of them is drafted with the stated probability s, otherwise a token that the draft
@@ -55,9 +54,5 @@ class _Given(BatchDrafter):
         return Proposal(token_ids, probs, lengths)
 
 
-class GivenDrafter(_Given, ModelDrafter):
+class GivenDrafter(Given, ModelDrafter):
     """With a draft model that has the target's tokens."""
-
-
-class TranslatedGivenDrafter(_Given, TranslatedDrafter):
-    """With a draft model that has others, and may not know a given token."""

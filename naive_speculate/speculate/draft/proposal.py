@@ -107,10 +107,15 @@ class BatchDrafter:
     copies_or_asks: bool = (
         False  # whether each step copies or asks a model, and so needs a `CopyOrAskWindow`
     )
+    needs_check: bool = True  # whether its proposals are checked: not within this package
     # outputs of earlier runs, where the decoder keeps them; set after the drafter was made
     earlier: EarlierOutputs | None = None
     # the rows of the target's cache that hold these sequences; set after the drafter was made
     target_rows: Callable[[Sequence[SequenceState]], Any]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.needs_check = cls.__module__.partition(".")[0] != __name__.partition(".")[0]
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         self.vocab_size = vocab_size
@@ -120,6 +125,11 @@ class BatchDrafter:
     def obstacle(cls, pair: ModelPair) -> str | None:
         """What this pair lacks for such a drafter, in words; None if nothing."""
         return None
+
+    @classmethod
+    def suited_to(cls, pair: ModelPair) -> "type[BatchDrafter]":
+        """This class, or the one that drafts in its place for such a pair."""
+        return cls
 
     @staticmethod
     def head_of(pair: ModelPair) -> Any:

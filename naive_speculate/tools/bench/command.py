@@ -17,7 +17,7 @@ from rich.progress import Progress
 from naive_speculate.infer.device import is_installed
 from naive_speculate.models import load_pair
 from naive_speculate.models.files import is_gguf
-from naive_speculate.models.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
+from naive_speculate.models.threads import THREADS_VARIABLE, num_threads
 from naive_speculate.pair import BUNDLED_PAIR, ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -173,7 +173,8 @@ def _measure_suite(options: argparse.Namespace, progress: Progress) -> dict[str,
         os.environ[THREADS_VARIABLE] = str(options.threads)
     pair = _load(options, options.target, options.draft, options.head)
     threads = num_threads()
-    torch.set_num_threads(1 if computes_beside_torch(pair.target) else threads)
+    beside = getattr(pair.target, "computes_beside_torch", False)
+    torch.set_num_threads(1 if beside else threads)
     params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
     peer = None
     if options.transformers:

@@ -13,9 +13,9 @@ from typing import Any
 from rich.progress import Progress
 
 from naive_speculate.events import EventKind
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import LocalEngine, Request
-from naive_speculate.speculate.costs import CostTable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.tools.bench.measure import (

@@ -16,9 +16,9 @@ from transformers import GenerationConfig
 
 from naive_speculate.events import Event
 from naive_speculate.events.metrics import Metrics, summarize
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.infer.protocols import BatchLanguageModel
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.costs import CostTable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.theory import speedup
 from naive_speculate.tools.ratio import Estimate, logs_of, ratio_of

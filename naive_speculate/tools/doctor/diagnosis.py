@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from naive_speculate.speculate.costs import CostTable
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.speculate.theory import (
     alpha_for,
     break_even_alpha,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from naive_speculate.speculate.costs import CostTable
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.tools.doctor.diagnosis import Diagnosis, Suspect
 from naive_speculate.tools.doctor.ends import (
     ALIVE,

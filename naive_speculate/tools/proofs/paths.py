@@ -88,7 +88,9 @@ class _Watched(Runner):
     nothing."""
 
     def __init__(self, batch: Batch, source: Branches) -> None:
-        super().__init__(batch.places)
+        super().__init__(
+            batch.target, batch.slots, batch.drafter_of, batch.vocabulary, batch.vocab_size
+        )
         self.source = source
         self.hint = ""
 

@@ -19,9 +19,6 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import (
     DRAFTERS,
     BatchDrafter,
-    BlockDrafter,
-    HeadDrafter,
-    SuffixHeadDrafter,
 )
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy
 from naive_speculate.tools.proofs.enumeration import (
@@ -42,8 +39,6 @@ from naive_speculate.tools.proofs.toys import ToyModel, pair_with_head
 
 MAX_VOCABULARY = 8
 _COARSE = 1e-6
-_WITH_BLOCK = ("block", BlockDrafter)
-_WITH_HEAD = ("head", "suffix+head", HeadDrafter, SuffixHeadDrafter, *_WITH_BLOCK)
 _ATTRIBUTES = (
     "greedy",
     "lossy",
@@ -268,11 +263,13 @@ def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:
             pair, SamplingParams(max_tokens=3), 2, (1, min(2, pair.vocab_size - 1)), "this pair"
         )
         return
+    kind = DRAFTERS.get(drafter) if isinstance(drafter, str) else drafter
+    role = getattr(kind, "role", None)
     for size, (seed, draft_seed), zeros, window, own in _TOYS:
         size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else size
         name = f"toys of {size} tokens (seeds {seed} and {draft_seed})"
-        if drafter in _WITH_HEAD:
-            toys = pair_with_head(size, seed, block=drafter in _WITH_BLOCK)
+        if role in ("head", "block"):
+            toys = pair_with_head(size, seed, block=role == "block")
         else:
             target = ToyModel(size, seed, zeros=zeros)
             same = draft_seed == seed

@@ -5,10 +5,8 @@ page's scripts make elements of the same form of the tokens that arrive (`assets
 """
 
 import html
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 
 from naive_speculate.events.event import TARGET_KINDS, TOKEN_KINDS, VERDICT_KINDS, Event, EventKind
 from naive_speculate.tools.show.palette import PROMPT, STYLES, Style
@@ -69,16 +67,6 @@ def prompt_spans(started: Event) -> Iterator[Span]:
             if text := "".join(part):
                 yield Span("prompt", text, template=template)
         at = end
-
-
-def tokens_between(texts: Sequence[str], start: int, end: int) -> tuple[int, int]:
-    """The tokens that have a part of a text, from character `start` to `end`: the index of the
-    first one and the index after the last one. `texts`: those of the tokens."""
-    begins = [0, *accumulate(map(len, texts))]
-    first = bisect_left(begins, start)
-    if first and begins[min(first, len(texts))] > start:  # it begins within a token
-        first -= 1
-    return first, max(first, bisect_left(begins, end, hi=len(texts)))
 
 
 def token_span(event: Event) -> Span:

@@ -1,7 +1,7 @@
 """GGUF files of small random models of the Llama family and Gemma 2, with byte-level BPE."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,22 @@ DTYPES = {
 
 
 def written(
-    model: PreTrainedModel, path: Path, tokenizer: Any = None, dtype: str = "float32"
+    model: PreTrainedModel,
+    path: Path,
+    tokenizer: Any = None,
+    dtype: str = "float32",
+    keys: Mapping[str, Any] | None = None,
 ) -> Path:
     """The model as a file. `dtype` is the type of the matrices, one of `DTYPES`; norms and biases
-    are float32. The tokenizer has GPT-2's pre-tokenizer; None writes token numbers."""
+    are float32. The tokenizer has GPT-2's pre-tokenizer; None writes token numbers. `keys`: more
+    of the architecture."""
     config = model.config
     architecture = gguf.MODEL_ARCH[config.model_type.upper()]
     writer = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[architecture])
     _write_shape(writer, config)
+    adds = {float: writer.add_float32, int: writer.add_uint32, bool: writer.add_bool}
+    for key, value in (keys or {}).items():
+        adds[type(value)](f"{gguf.MODEL_ARCH_NAMES[architecture]}.{key}", value)
     writer.add_file_type(
         gguf.LlamaFileType[f"{'ALL' if dtype == 'float32' else 'MOSTLY'}_{DTYPES[dtype]}"]
     )

@@ -9,7 +9,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from tokenizers import pre_tokenizers
+from tokenizers import Regex, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
@@ -21,7 +21,7 @@ from transformers import (
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.models.gguf.metadata import BY_LLAMA_CPP, StoredTensor, read_metadata
-from naive_speculate.models.gguf.tokenizer import gguf_tokenizer
+from naive_speculate.models.gguf.tokenizer import _SPLITS, gguf_tokenizer
 from naive_speculate.models.gguf.weights import dequantised, read_gguf_llama
 from naive_speculate.models.llama.weights import weights_in
 from tests.heads import head_config, head_tensors, save_head
@@ -216,6 +216,36 @@ def test_a_tensor_that_is_not_known_is_refused_by_name(llama_file):
         load_pair(path, executor="torch")
 
 
+@pytest.mark.parametrize("executor", ["torch", "transformers"])
+@pytest.mark.parametrize(
+    ("key", "value", "neutral"),
+    [
+        ("attention.scale", 0.5, 0.25),
+        ("logit_scale", 0.5, 1.0),
+        ("residual_scale", 0.5, 1.0),
+        ("embedding_scale", 12.0, 1.0),
+        ("attn_logit_softcapping", 50.0, 0.0),
+        ("final_logit_softcapping", 30.0, 0.0),
+        ("attention.sliding_window", 16, 4096),
+        ("attention.causal", False, True),
+        ("rope.scaling.attn_factor", 2.0, 1.0),
+        ("attention.of_2027", 1, None),
+    ],
+)
+def test_a_key_that_is_not_read_is_refused_by_name_unless_it_changes_nothing(
+    tmp_path, executor, key, value, neutral
+):
+    model = model_of("llama")
+    path = written(model, tmp_path / "model.gguf", byte_level(), keys={key: value})
+    said = rf"cannot be loaded: it sets llama.{key} to {value}"
+    with pytest.raises(ValueError, match=said):
+        load_pair(path, executor=executor, device="cpu")
+    if neutral is not None:
+        width = model.config.hidden_size // model.config.num_attention_heads
+        keys = {key: width**-0.5 if key == "attention.scale" else neutral}
+        load_pair(written(model, path, byte_level(), keys=keys), executor=executor, device="cpu")
+
+
 def test_an_architecture_that_transformers_does_not_read_is_refused_with_the_way_out(llama_file):
     llama_file.write_bytes(llama_file.read_bytes().replace(b"llama", b"lumma"))
     with pytest.raises(ValueError, match=rf"does not read it \(.*lumma.*\); {BY_LLAMA_CPP}$"):
@@ -342,6 +372,47 @@ def test_smollm_splits_digits_as_its_own_tokenizer_does(llama_file):
     )
     for text in [*ODD, PIECES, "x²³ ½ ٣٤\t 5", "  7  8\n"]:
         assert split(text) == own.pre_tokenize_str(text)
+
+
+MIXED = [
+    "HTTPServer's",
+    "naïve cafe\u0301s",
+    "x=12345;\n\n\t//",
+    "日本語かな漢字A",
+    "L'été DON'T 7²",
+]
+
+
+def test_pre_tokenizers_split_as_transformers_and_the_models_authors_do(llama_file):
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
+    own = {name: [split] for name, split in GGUF_PRE_TOKENIZER_SPLITS.items() if name in _SPLITS}
+    own["deepseek-v3"] = own["hunyuan-dense"] = [
+        r"\p{N}{1,3}",
+        "[一-龥぀-ゟ゠-ヿ]+",
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+        r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]
+    own["glm4"] = own["llama-bpe"]
+    own["minicpm5"] = [r"\p{N}{1,3}", own["llama-bpe"][0].replace("{1,3}", "+")]
+    own["tiny_aya"] = [r"\d{1,3}(?=(?:\d{3})*\b)", own["gpt-4o"][0]]
+    upper, lower = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+    own["kimi-k2"] = [
+        own["gpt-4o"][0]
+        .replace(f"[{upper}]", f"[{upper}&&[^\\p{{Han}}]]")
+        .replace(f"[{lower}]", f"[{lower}&&[^\\p{{Han}}]]")
+        .replace("/", "")
+        + r"|[\p{Han}]+"
+    ]
+    assert {"qwen35", "gpt-4o", "tekken", "llama4"} <= own.keys()
+    for name, splits in own.items():
+        ours = splits_by(renamed(llama_file, name))
+        theirs = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(Regex(split), "isolated") for split in splits]
+            + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
+        for text in [*ODD, PIECES, *MIXED]:
+            assert ours(text) == theirs.pre_tokenize_str(text), (name, text)
 
 
 def test_a_pre_tokenizer_that_is_not_known_is_refused_by_name(llama_file):

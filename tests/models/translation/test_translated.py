@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy
 from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, FinishReason
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.models.translation.drafter import TranslatedDrafter, TranslatedHistory
 from naive_speculate.models.translation.tokens import translation_between
 from naive_speculate.serving import LocalEngine
-from naive_speculate.speculate.costs import CostTable
 from naive_speculate.speculate.request import Request
 from tests.models.llama.llamas import made
 from tests.speculate.rows import admitted, same_alone, same_as_plain
@@ -36,6 +36,7 @@ from tests.tokenizers_of_tests import (
     unigram,
 )
 
+COSTS = CostTable(0.05, (1.0, 1.05))
 TOKENIZERS = {
     "byte-level, unigram": (byte_level(), unigram()),
     "unigram, byte-level": (unigram(), byte_level()),
@@ -68,14 +69,16 @@ class Toy(ToyModel):
 
 def toys(name):
     target, draft = TOKENIZERS[name]
-    return ModelPair(Toy(target, 1), Toy(draft, 2), target, CostTable(0.05, (1.0, 1.05)), draft)
+    return ModelPair(
+        Toy(target, 1), Toy(draft, 2), target, COSTS, translation_between(target, draft)
+    )
 
 
 @cache
 def llamas(name, way="torch", **options):
     target, draft = TOKENIZERS[name]
     models = made(llama(target, 0, 2), way), made(llama(draft, 1, **options), way)
-    return ModelPair(*models, target, CostTable(0.05, (1.0, 1.05)), draft)
+    return ModelPair(*models, target, COSTS, translation_between(target, draft))
 
 
 def some_tokens(pair):
@@ -151,7 +154,9 @@ def test_every_token_keeps_its_probability_even_if_the_draft_shares_none_that_is
         (letters("a", "b", "ab"), letters("ba", "a", "b"), None),
         (letters("a", "b", "ab", "bb"), letters("ba", "a", "b", "aa"), [3, 4]),
     ):
-        pair = ModelPair(Toy(target, 3), Toy(draft, 4), target, draft_tokenizer=draft)
+        pair = ModelPair(
+            Toy(target, 3), Toy(draft, 4), target, translation=translation_between(target, draft)
+        )
         assert pair.translation.to_draft == {0: 0, 1: 2, 2: 3}
         params = SamplingParams(max_tokens=2, allowed_token_ids=allowed)
         found = check_lossless(pair, params, prompt="abba", verify_strategy=strategy, within=1e-9)
@@ -226,7 +231,9 @@ def test_a_tokenizer_with_other_ids_gives_step_by_step_what_the_same_tokens_give
     models = [made(model, "torch") for model in (target, same, moved)]
     plain = SpeculativeDecoder(ModelPair(models[0], models[1], tokenizer))
     translated = SpeculativeDecoder(
-        ModelPair(models[0], models[2], tokenizer, draft_tokenizer=other)
+        ModelPair(
+            models[0], models[2], tokenizer, translation=translation_between(tokenizer, other)
+        )
     )
     for params, prompt in zip(STEPS, PROMPTS[:2], strict=True):
         expected, found = (

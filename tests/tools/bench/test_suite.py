@@ -12,10 +12,10 @@ import pytest
 from benchmarks.server import ROOT
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
+from naive_speculate.infer.costs import CostTable
 from naive_speculate.models.threads import THREADS_VARIABLE
 from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.costs import CostTable
 from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
 from naive_speculate.speculate.theory import speedup
 from naive_speculate.tools.bench.command import main

@@ -12,7 +12,6 @@ from naive_speculate import ModelPair, SamplingParams
 from naive_speculate.speculate.draft import (
     DRAFTERS,
     BatchDrafter,
-    BlockDrafter,
     HeadDrafter,
     ModelDrafter,
     Proposal,
@@ -200,7 +199,7 @@ LOSSLESS = {
         "Coarse", Constant, dtype=torch.float32
     ),
     "toys with a head": {"drafter": HeadDrafter} | TOYS,
-    "toys with a block drafter": {"drafter": BlockDrafter} | TOYS,
+    "toys with a block drafter": {"drafter": DRAFTERS["block"]} | TOYS,
     "toys of models": TOYS,
 }
 

@@ -2,22 +2,22 @@
 
 import re
 from html import unescape
-from pathlib import Path
 
 import gradio as gr
 import pytest
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from naive_speculate.events import OUTPUT_KINDS, EventKind
-from ui.assets import ROOT, folder, scripts
+from ui.assets import PREVIEWS, ROOT, folder, scripts
+from ui.first_view import FIRST_NEEDED, arrivals, asked
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.limits import server_options
-from ui.page import ELSEWHERE, FIRST_NEEDED, first_view
 from ui.run.recorded import recorded_run
-from ui.run.runs import Runs
+from ui.run.runs import Runs, ShownRun
 from ui.run.workbench import Workbench
 
 PAGE = "<html><body><gradio-app></gradio-app>" + "words " * 1000 + "</body></html>"
@@ -29,6 +29,12 @@ def tokens_in(markup: str) -> list[tuple[str, str]]:
     return [(kind, unescape(text)) for kind, text in found]
 
 
+def painted(query: str = "", run: ShownRun | None = None) -> tuple[str, str]:
+    """Tags and markup of a page with this query, without the drawings."""
+    tags, markup = arrivals(run or recorded_run(), None)("https://host/", QueryParams(query))
+    return tags, re.sub("<svg.*?</svg>", "", markup, flags=re.DOTALL)
+
+
 @pytest.fixture
 def client() -> TestClient:
     routes = [
@@ -36,13 +42,13 @@ def client() -> TestClient:
         Route("/plain", lambda _: PlainTextResponse(PAGE)),
         scripts(),
     ]
-    options = server_options(routes, before="<p>early</p>")
+    options = server_options(routes, arrive=lambda *_: ("", "<p>early</p>"))
     return TestClient(Starlette(routes=options["routes"], middleware=options["middleware"]))
 
 
 def test_it_shows_the_recorded_run_s_tokens_as_they_fared_and_text_of_a_model_is_no_markup():
     run = recorded_run()
-    found = tokens_in(first_view(run.events))
+    found = tokens_in(painted()[1])
     assert "".join(text for kind, text in found if kind == "prompt") == run.events[0].prompt
     assert "".join(text for kind, text in found if kind in OUTPUT_KINDS) == run.trace.text
     for kind in (EventKind.REJECTED, EventKind.DISCARDED, EventKind.RESAMPLED):
@@ -52,7 +58,7 @@ def test_it_shows_the_recorded_run_s_tokens_as_they_fared_and_text_of_a_model_is
     assert not any(name == EventKind.PROPOSED for name, _ in found), "every draft had its verdict"
     bad = next(event for event in run.events if event.kind == EventKind.BONUS)
     bad.text = "<img src=x onerror=hit()>"
-    markup = first_view(run.events)
+    _, markup = painted(run=run)
     assert "<img" not in markup
     assert ("bonus", bad.text) in tokens_in(markup)
 
@@ -60,7 +66,7 @@ def test_it_shows_the_recorded_run_s_tokens_as_they_fared_and_text_of_a_model_is
 def test_it_names_scripts_that_there_are():
     links = re.findall(
         r'modulepreload" fetchpriority="low" href="\.([^"]+)"',
-        first_view(recorded_run().events),
+        painted()[1],
     )
     names = {link.removeprefix(f"{folder()}/") for link in links}
     assert (
@@ -93,10 +99,25 @@ def test_whatever_the_first_tab_mounts_is_fetched_meanwhile(bundled_engine):
     assert {"stage", "race", "strategies"} <= mounted <= set(FIRST_NEEDED)
 
 
-def test_a_link_to_something_else_than_the_front_door_is_the_same_everywhere():
-    assert f'data-elsewhere="{" ".join(ELSEWHERE)}"' in first_view([])
-    (said,) = re.findall(
-        r"A link with (.*) leads there", Path("docs/links.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("query", "title", "picture", "words"),
+    [
+        ("lesson=3&step=1", "Lesson 3: When is a draft", "lesson-3", "Lesson 3, step 1 of"),
+        ("lesson=99&step=-1", "Lesson 13: ", "lesson-13", "Lesson 13"),
+        ("tab=learn", "Lesson 1: ", "lesson-1", "Lesson 1"),
+        ("room=doctor", "Doctor", "run", "What does your engine"),
+        ("tab=explore", "", "run", "Every cell of these maps is measured"),
+        ("run=recorded&round=2", "Step 2 of speculative decoding", "step-2", "ns-tokens"),
+        ("run=0123&round=2", "Step 2 of speculative decoding", "step-2", "Loading the controls"),
+    ],
+)  # fmt: skip
+def test_a_link_shows_what_it_leads_to_where_it_is_posted_and_before_the_page_is_there(
+    query, title, picture, words
+):
+    tags, markup = painted(query)
+    assert f'og:title" content="{title}' in tags
+    assert f"/previews/{picture}.png" in tags or f"{picture}.png" not in PREVIEWS
+    assert words in markup
+    assert ("ns-token" in markup) == (
+        asked(QueryParams(query)).kind == "run" and "0123" not in query
     )
-    assert tuple(re.findall(r"`(\w+)`", said)) == ELSEWHERE
-    assert "room" in ELSEWHERE

@@ -8,8 +8,7 @@ from typing import Any
 
 from naive_speculate.sampling.params import check_unicode
 from naive_speculate.speculate.request import Prompt
-from naive_speculate.text import one_line
-from naive_speculate.tools.show.spans import tokens_between
+from naive_speculate.text import one_line, tokens_between
 
 _OPTIONS = {
     "add_generation_prompt", "continue_final_message", "tools", "documents", "chat_template"

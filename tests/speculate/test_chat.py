@@ -7,8 +7,8 @@ import pytest
 
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.models import wrap
-from naive_speculate.models.chat import in_template, messages_of, words_of
 from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.chat import in_template, messages_of, words_of
 from naive_speculate.text import Vocabulary
 from naive_speculate.tools.show.spans import prompt_spans
 from tests.tokenizers_of_tests import KINDS, llama
