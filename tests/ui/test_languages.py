@@ -27,19 +27,10 @@ SILENT = re.compile(
 )
 """Modules without texts of the page."""
 ENGINE = [
-    *("palette.py", "tools/doctor/suspects.py", "tools/differ/compare.py"),
-    *(
-        f"speculate/draft/{name}.py"
-        for name in (
-            "assistant",
-            "block",
-            "head",
-            "model",
-            "prompt_lookup",
-            "suffix",
-            "suffix_head",
-        )
-    ),
+    *("tools/show/palette.py", "tools/doctor/suspects.py", "tools/differ/compare.py"),
+    *("models/foreign/assistant_drafter.py", "models/foreign/block_drafter.py"),
+    "models/heads/suffix_head.py",
+    *(f"speculate/draft/{name}.py" for name in ("head", "model", "prompt_lookup", "suffix")),
 ]
 """Modules of the engine whose texts the page shows."""
 OPTIONS = re.compile(r" \(?(?:--[a-z-]+(?:, )?)+\)?")
