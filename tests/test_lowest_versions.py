@@ -91,7 +91,7 @@ def environment(tmp_path_factory, request):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     source = tmp_path_factory.mktemp("source")
-    for name in ("naive_speculate", "assets", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("naive_speculate", "assets", "docs", "pyproject.toml", "LICENSE"):
         (source / name).symlink_to(ROOT / name)  # what a build leaves stays out of the repository
     run(
         sys.executable,
