@@ -95,7 +95,6 @@ def _add_options(parser: argparse.ArgumentParser, title: str, of: type) -> None:
 
 
 def _how(option: "Option") -> dict[str, Any]:
-    """How argparse reads an option."""
     if option.form is bool:
         return {"action": "store_false" if option.default else "store_true"}
     if option.form is Mapping:

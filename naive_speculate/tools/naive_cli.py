@@ -75,7 +75,6 @@ def _parser() -> Parser:
 
 
 def _print_run(vocabulary: Vocabulary, steps: Iterable[StepTokens]) -> None:
-    """Print a line per step, then the text and a summary."""
     console = Console(highlight=False, soft_wrap=True)
     finished: list[StepTokens] = []
     for step in steps:

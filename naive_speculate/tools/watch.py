@@ -120,7 +120,6 @@ def watch(
 
 
 def _prompt(encoded: Mapping[str, Any], model: Any) -> list[int]:
-    """The prompt's tokens; a `ValueError` if the model lacks one."""
     prompt: list[int] = encoded["input_ids"][0].tolist()
     count = model.get_input_embeddings().num_embeddings
     if wrong := [token for token in prompt if not 0 <= token < count]:
@@ -129,7 +128,6 @@ def _prompt(encoded: Mapping[str, Any], model: Any) -> list[int]:
 
 
 def _reason(config: Any, tokens: torch.Tensor) -> FinishReason:
-    """Why a run ended with these tokens, prompt included."""
     ends = config._eos_token_tensor
     if ends is not None and bool((tokens[-1] == ends).any()):
         return FinishReason.STOP
@@ -155,8 +153,6 @@ class _Draws(TorchFunctionMode):
 
 
 class _Recorder:
-    """Observes a model while it generates."""
-
     def __init__(self, model: Any, vocabulary: Vocabulary, stream: TextStream) -> None:
         self.records: list[StepRecord] = []  # times are in seconds since the run began
         self.config: Any = None  # transformers', once it has made its candidate generator
@@ -245,7 +241,6 @@ class _Recorder:
         return candidates, logits
 
     def _random_state(self) -> torch.Tensor:
-        """The state of the generator that draws draft tokens."""
         device = self._model.device
         return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
@@ -360,7 +355,6 @@ def _leading(verdicts: Sequence[bool]) -> int:
 
 
 def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]:
-    """The most probable tokens of each row."""
     top = probs.topk(min(TOP_TOKENS, probs.shape[-1]), dim=-1)
     rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
     return [top_tokens(text_of, tokens, values) for tokens, values in rows]
@@ -440,7 +434,6 @@ def _without_our_names(config: Any) -> dict[str, Any]:
 
 
 def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any]:
-    """The inputs of `generate` for one prompt."""
     if isinstance(inputs, str):
         if tokenizer is None:
             raise ValueError("inputs is a text, which needs a tokenizer")

@@ -135,7 +135,6 @@ def _means(categories: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _cells(columns: Mapping[str, tuple[str, str]], figures: Mapping[str, Any]) -> dict[str, str]:
-    """The cells of a row; empty where a figure is missing."""
     cells = {}
     for heading, (key, form) in columns.items():
         value = figures[key]
@@ -147,7 +146,6 @@ def _cells(columns: Mapping[str, tuple[str, str]], figures: Mapping[str, Any]) -
 
 
 def _summary_line(report: dict[str, Any]) -> str:
-    """One line with the models and settings."""
     models = ", ".join(
         f"{role} {report[role]}" for role in ("target", "draft", "head") if report[role]
     )
@@ -165,7 +163,6 @@ def _summary_line(report: dict[str, Any]) -> str:
 
 
 def _rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The categories, and "overall" if there are several."""
     categories = list(report["categories"].items())
     return categories if len(categories) == 1 else [*categories, ("overall", report["overall"])]
 

@@ -282,7 +282,6 @@ def _margins_at(
 
 
 def _at_best(name: str, likelihood: Likelihood) -> str:
-    """Which temperatures a text fits."""
     if likelihood.temperature == 0:
         return f"Text {name} is the target's greedy text, as at temperature 0."
     low, high = likelihood.temperatures

@@ -1,5 +1,6 @@
 """Answers of Spec-Bench (`evaluation/`), one JSON object per line, with the tokens that each step
-gave; and the report of speculators, which measures vLLM."""
+gave; the report of speculators, which measures vLLM; the table of llama.cpp's SPEED-Bench; and
+xinfer's line of each request."""
 
 import re
 from collections import defaultdict
@@ -21,6 +22,16 @@ _SPECULATORS = Format("vLLM", "speculators' acceptance report", "speculators, it
 _ROW = re.compile(
     r"^\s*(?:Num (drafts|draft tokens|accepted tokens)|Position (\d{1,3}))\s+(\d[\d.]*)\s*$",
     re.MULTILINE,
+)
+_SPEED_BENCH = Format(
+    "llama.cpp",
+    "SPEED-Bench table",
+    "tools/server/bench/speed-bench/speed_bench.py, print_table (440e352597cb)",
+)
+_NO_COUNTS = "The table has neither steps nor rates per index; the server's log has them."
+_XINFER = Format("xinfer", "log line “Speculation”", "src/server/server.rs (4f179f34ef43)")
+_XINFER_LINE = re.compile(
+    r"\bsteps=(\d{1,15}) proposed=(\d{1,15}) accepted=(\d{1,15})(?: rejected=\d+)? rate="
 )
 _NO_WINDOW = (
     "Spec-Bench does not record the window: give it (--num-draft-tokens). The rates per index end"
@@ -80,3 +91,41 @@ def read_speculators(text: str) -> Reading | None:
         return None
     part = Part(counts["accepted tokens"], counts["draft tokens"], counts["drafts"], tuple(rates))
     return _SPECULATORS.total([part])
+
+
+def read_speed_bench(text: str) -> Reading | None:
+    """The tables of SPEED-Bench or of its comparison, plain or in Markdown; None if there is none
+    with an acceptance rate. Speeds are those of the row `overall`."""
+    columns, rates, speeds = list[str](), dict[str, float](), dict[str, Any]()
+    for line in text.split("\n"):
+        cells = re.findall(r"[^\s|]+", line)
+        if "category" in cells and "accept_rate" in cells:
+            columns = cells[cells.index("category") : cells.index("accept_rate") + 1]
+        row = dict(zip(columns, cells[-len(columns) :], strict=False))
+        drafts = re.fullmatch(r"[01]\.\d+", row.get("accept_rate", "")) is not None
+        if drafts:
+            rates[row["category"]] = float(row["accept_rate"])
+        kinds = {"avg": drafts, "spec_avg": True, "base_avg": False}
+        for name, drafting in kinds.items() if row.get("category") == "overall" else ():
+            if re.fullmatch(r"[\d.]+", value := row.get(f"{name}_pred_t/s", "")):
+                speeds["tokens_per_second" if drafting else "plain_tokens_per_second"] = float(
+                    value
+                )
+    if not rates:
+        return None
+    each = {
+        name: Reading(*_SPEED_BENCH, acceptance=rate)
+        for name, rate in rates.items()
+        if name != "overall"
+    }
+    whole = rates.get("overall", rates.popitem()[1] if len(rates) == 1 else None)
+    return Reading(
+        *_SPEED_BENCH, acceptance=whole, categories=each, unknown=(_NO_COUNTS,), **speeds
+    )
+
+
+def read_xinfer(text: str) -> Reading | None:
+    """The lines of all requests together; None if there are none with drafts."""
+    counts = [tuple(map(int, found)) for found in _XINFER_LINE.findall(text)]
+    parts = [Part(accepted, drafted, steps) for steps, drafted, accepted in counts if drafted]
+    return _XINFER.total(parts) if parts else None

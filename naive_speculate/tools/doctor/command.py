@@ -58,7 +58,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_costs(add: Callable[..., Any]) -> None:
-    """Options of what drafting and verifying cost."""
     size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
     cost = parsed(str, "a number", lambda text: bool(text.strip()))
     help = (

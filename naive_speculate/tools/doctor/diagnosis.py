@@ -83,6 +83,7 @@ class Diagnosis:
         width = stated or num_draft_tokens if certain else num_draft_tokens or stated
         accepted = reading.accepted_per_step
         total = ratio(reading.num_accepted_tokens, reading.num_draft_tokens)
+        total = reading.acceptance if total is None else total
         if accepted is None and width and total is not None:
             accepted = total * width
         if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:

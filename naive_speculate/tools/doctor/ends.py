@@ -63,7 +63,6 @@ def _by_position(course: Sequence[Stretch]) -> Fade | None:
 
 
 def _by_report(course: Sequence[Stretch]) -> Fade | None:
-    """Reports that accept nothing among others that accept much."""
     long = [stretch for stretch in course if stretch.steps >= FEWEST]
     dead = [stretch for stretch in long if stretch.hits / stretch.steps <= DEAD]
     alive = [stretch for stretch in long if stretch.hits / stretch.steps >= ALIVE]

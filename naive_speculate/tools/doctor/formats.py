@@ -43,6 +43,8 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     openvino.read_perf_metrics,
     benchmarks.read_spec_bench,
     benchmarks.read_speculators,
+    benchmarks.read_speed_bench,
+    benchmarks.read_xinfer,
 )
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are
 impossible."""
@@ -52,7 +54,8 @@ KNOWN = (
     " statistics, timings, examples and Prometheus text; mlx-vlm's timings; mlx-lm's from_draft;"
     " Ollama's, oMLX's and tokenspeed's log lines; LMDeploy's log; LMDeploy's, Rapid-MLX's and"
     " tokenspeed's Prometheus text; TensorRT-LLM's reports; LM Studio's and tabbyAPI's responses;"
-    " OpenVINO's perf metrics; Spec-Bench's answers; speculators' report"
+    " OpenVINO's perf metrics; Spec-Bench's answers; speculators' report; SPEED-Bench's table;"
+    " xinfer's log"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")

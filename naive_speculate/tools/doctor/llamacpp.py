@@ -203,7 +203,6 @@ def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], di
 
 
 def _is_last(response: dict[str, Any]) -> bool:
-    """Whether a part of a response says that it is the last one."""
     choices = response.get("choices")
     ends = (
         [one.get("finish_reason") for one in choices if isinstance(one, dict)]

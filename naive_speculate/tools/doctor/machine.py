@@ -98,8 +98,6 @@ def show(measurement: dict[str, Any], output: Output) -> None:
 
 
 def _pairs() -> tuple[str, dict[str, Any]]:
-    """SmolLM2 in each form, or the bundled target where SmolLM2 is neither installed nor within
-    reach."""
     from naive_speculate.models import load_pair
 
     def forms(target: str | None) -> dict[str, Any]:

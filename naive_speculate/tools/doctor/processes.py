@@ -78,7 +78,6 @@ def split(text: str) -> list[tuple[str, str]]:
 
 
 def _prefixes(line: str) -> tuple[list[str], str]:
-    """The names before a line, and the rest of it."""
     names = list[str]()
     if line.startswith(_MARK):
         _, name, line = line.split(_MARK, 2)
@@ -120,7 +119,6 @@ def _mean(ones: Sequence[Reading], name: str) -> float | None:
 
 
 def _drafted_share(ones: Sequence[Reading]) -> float | None:
-    """The share of all processes' steps that have draft tokens; None if one does not state it."""
     steps = all_steps = 0.0
     for one in ones:
         if not one.num_steps or not one.drafted_share:

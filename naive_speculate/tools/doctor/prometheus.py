@@ -249,7 +249,6 @@ def _of_processes(
     counters: dict[Series, list[str]],
     processes: dict[tuple[str, str], str],
 ) -> Reading | None:
-    """The sum of several processes, each with its own series."""
     scraped = [len(values) for key, values in counters.items() if _identity(key) in processes]
     last = min(scraped) == 1 < max(scraped)
     readings, left_out = dict[str, Reading](), []
@@ -328,7 +327,6 @@ def _totals(counters: dict[Series, list[str]], prefix: str) -> tuple[_Totals, bo
 
 
 def _efficiency(series: dict[Series, list[str]]) -> float | None:
-    """The mean efficiency that vLLM's version 0 states; an engine without requests has none."""
     name = "spec_decode_efficiency"
     listed = [values[-1] for key, values in series.items() if key.name == name]
     known = [_number(value, name) for value in listed if value.lower() != "nan"]

@@ -36,6 +36,7 @@ class Reading:
     drafted_per_step: float | None = None  # k, or its mean
     # by the format's other meaning, if the text does not decide between them
     other_drafted_per_step: float | None = None
+    acceptance: float | None = None  # accepted ÷ drafted, where the format has no counts
     # Per index, the share of all steps that accept the draft token (vLLM's per-position acceptance
     # rate). Fewer than k if the engine does not report all.
     rates: tuple[float, ...] = ()
@@ -76,6 +77,8 @@ class Reading:
             raise ValueError(
                 f"{self.format}: {accepted} accepted of {drafted} drafted is impossible"
             )
+        if self.acceptance is not None and not 0 <= self.acceptance <= 1:
+            raise ValueError(f"{self.format}: a rate of {self.acceptance:g} is impossible")
         if self.accepted_per_step is not None and self.accepted_per_step < 0:
             raise ValueError(
                 f"{self.format}: {self.accepted_per_step:g} accepted per step is impossible"

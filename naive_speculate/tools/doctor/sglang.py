@@ -56,6 +56,10 @@ _TOKENSPEED = Format(
     "log line “Decode batch”",
     "python/tokenspeed/runtime/execution/model_executor.py (smg#1965)",
 )
+# as it is logged, or as people quote it
+_ROW = re.compile(
+    r"Decode batch|gen throughput \(token/s\):|(?<![\w-])accept len: *[\d.]+, *accept rate:"
+)
 _SPELLED = re.compile(r"avg_accept_len: ([\d.]+), accept_rate:")  # as tokenspeed spells it
 _GAUGE = Format(
     "SGLang",
@@ -104,7 +108,7 @@ class _Line:
 def read_log(text: str) -> Reading | None:
     """The mean of all lines, weighted by their requests; None if there is none."""
     text, spelled = _SPELLED.subn(r"accept len: \1, accept rate:", text)
-    rows = [row for row in text.split("\n") if "Decode batch" in row]
+    rows = [row for row in text.split("\n") if _ROW.search(row)]
     busy = [line for line in map(_line, rows) if line.running]
     lines = [line for line in busy if line.length >= 1]
     plain = [line for line in busy if not line.length]
@@ -142,7 +146,8 @@ def _line(line: str) -> _Line:
         match = re.search(rf"(?<![\w-]){name}:\s*(\d+(?:\.\d+)?)", line)
         return float(match[1]) if match else None
 
-    running, tokens = number("#running-req") or 0.0, number("#(?:full )?token")
+    running, tokens = number("#running-req"), number("#(?:full )?token")
+    running = 1.0 if running is None else running  # quoted without it
     position = tokens / running if tokens is not None and running else None
     throughput = number(r"gen throughput \(token/s\)")
     return _Line(running, number("accept len") or 0.0, number("accept rate"), position, throughput)

@@ -82,7 +82,6 @@ def is_set(width: float) -> bool:
 
 
 def _suspect(finding: str, *optional: str, **values: Any) -> Suspect:
-    """A finding of `findings.toml` with these values, and with these of its optional sentences."""
     fields = _FINDINGS[finding]
     for name in fields.keys() - {"name", "words", "next"}:
         values[name] = f"{fields[name].format(**values)} " if name in optional else ""
@@ -91,8 +90,6 @@ def _suspect(finding: str, *optional: str, **values: Any) -> Suspect:
 
 
 def _processes(diagnosis: Diagnosis) -> Iterator[Suspect]:
-    """The processes that accept nothing, or the one that accepts least, if chance does not
-    explain that."""
     each = {name: Diagnosis(one) for name, one in diagnosis.reading.processes.items()}
     steps = {name: one.reading.num_steps or UNKNOWN_STEPS for name, one in each.items()}
     rates = {
@@ -120,7 +117,6 @@ def _processes(diagnosis: Diagnosis) -> Iterator[Suspect]:
 
 
 def _differing(process: str, each: Mapping[str, Diagnosis]) -> Iterator[Suspect]:
-    """The process that accepts least, compared with the others."""
     widths = {name: one.num_draft_tokens for name, one in each.items()}
     differ = len({round(width, 2) for width in widths.values() if width}) > 1
     shown = ", ".join(f"{width:.3g} in {name}" for name, width in widths.items() if width)
@@ -143,7 +139,6 @@ def _fade_of(reading: Reading) -> tuple[Fade | None, str]:
 
 
 def _acceptance(diagnosis: Diagnosis) -> Iterator[Suspect]:
-    """Where acceptance ends, or why it is low."""
     reading, conditional = diagnosis.reading, diagnosis.conditional
     fades, process = _fade_of(reading)
     if fades is not None:
@@ -194,7 +189,6 @@ def _drops_to_zero(reading: Reading, index: int, chance: float) -> Suspect:
 
 
 def _speed(diagnosis: Diagnosis) -> Iterator[Suspect]:
-    """Causes of a low speedup other than acceptance."""
     reading, measured = diagnosis.reading, diagnosis.measured_speedup
     tokens, share = diagnosis.mean_acceptance_length, diagnosis.draft_share
     if reading.drafted_share is not None and tokens is not None:  # a speed is of all steps

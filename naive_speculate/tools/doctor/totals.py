@@ -258,7 +258,6 @@ def read_counts(text: str) -> Reading | None:
 
 
 def _of_report(kind: _Kind, report: dict[str, Any], response: dict[str, Any]) -> Part | None:
-    """One report; None if nothing was drafted."""
     counts = {
         name: whole_number(report[name], name) for name in kind[1:] if report.get(name) is not None
     }

@@ -51,8 +51,6 @@ _ATTRIBUTES = (
 
 @dataclass(frozen=True)
 class _Case:
-    """The inputs of one enumeration."""
-
     pair: ModelPair
     params: SamplingParams
     num_draft_tokens: int | str
@@ -141,7 +139,6 @@ def prove_lossless(
 
 
 def _check_parts(rejection: Rejection | None, parts: dict[str, Any]) -> None:
-    """Raise a `ValueError` where the parts do not make a proof."""
     named = [name for name, part in parts.items() if part is not None]
     if rejection is not None:
         if named:
@@ -194,7 +191,6 @@ def prove(name: str) -> Proof:
 
 
 def _load(name: str) -> Any:
-    """Import `MODULE:NAME`."""
     module_name, _, attributes = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -257,7 +253,6 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
 
 
 def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:
-    """This pair, or several pairs of toys, each with its parameters."""
     if pair is not None:
         yield _Case(
             pair, SamplingParams(max_tokens=3), 2, (1, min(2, pair.vocab_size - 1)), "this pair"
@@ -345,7 +340,6 @@ def _counterexample(
 
 
 def _prefixes(outputs: Outputs) -> Outputs:
-    """Probabilities of all prefixes of outputs."""
     prefixes: Outputs = {}
     for tokens, probability in outputs.items():
         for length in range(len(tokens) + 1):

@@ -119,8 +119,6 @@ def steps() -> Iterator[ToyStep]:
 
 
 class _Tree:
-    """All branches of a sampler's draws for one set of candidates."""
-
     def __init__(self, rejection: Rejection, step: ToyStep, candidates: Tokens) -> None:
         self._emitted = partial(
             step.emitted, rejection, candidates, step.inputs(candidates, torch.float64)

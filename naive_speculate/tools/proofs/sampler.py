@@ -312,7 +312,6 @@ def _recorded(work: Path, about: dict[str, Any]) -> dict[int, Tokens]:
 
 
 def _examples(level: Texts, texts: Sequence[Tokens]) -> tuple[tuple[Tokens, float, float], ...]:
-    """The texts that deviate most, in standard deviations."""
     counts, n = Counter(text[: level.length] for text in texts), len(texts)
     names = [*level.probs, *(text for text in counts if text not in level.probs)]
     expected: Array = np.array([level.probs.get(text, 0.0) for text in names])

@@ -67,7 +67,6 @@ def _parser() -> Parser:
 
 
 def _add_tests(add: Callable[..., Any]) -> None:
-    """Options of what is tested."""
     add("--endpoint URL", "an OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
     add("--model M", "the model's name on the server")
     add(
@@ -85,7 +84,6 @@ def _add_tests(add: Callable[..., Any]) -> None:
 
 
 def _add_requests(add: Callable[..., Any]) -> None:
-    """Options of the requests, their limits, and the output."""
     add("--concurrency N", "requests at once", positive, 8)
     add("--greedy-tokens N", "length of the greedy texts", positive, 32)
     add("--max-requests N", "requests of this run", positive, 20_000)

@@ -112,7 +112,6 @@ def _steps(trace: Iterable[Event]) -> list[_TimedStep]:
 
 
 def _typical(steps: Sequence[_TimedStep], what: Callable[[_TimedStep], float]) -> float:
-    """The mean of a step's quantity, without disturbance."""
     return fmean(typical([(one.drafts, what(one)) for one in steps]))
 
 

@@ -362,3 +362,76 @@ def test_what_is_no_list_of_counts_is_refused_by_name(field):
     }
     with pytest.raises(ValueError, match=r"\w+ must be a (list of )?whole number"):
         read(json.dumps({"id": ["no name"], "metrics": {"speculative_decoding": metrics | field}}))
+
+
+QUOTED = (
+    "[2026-09-29 00:00:00 TP0] Decode batch, #running-req: 2, #token: 5632, token usage: 0.12,"
+    " accept len: 2.80, accept rate: 0.60, cuda graph: True, gen throughput (token/s): 95.33,"
+    " #queue-req: 1"
+)
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        QUOTED.partition("Decode batch, ")[2],
+        "I get " + QUOTED.partition("#token: 5632, ")[2],
+        "now: accept len: 2.80, accept rate: 0.60",
+    ],
+)
+def test_sglangs_line_is_read_as_people_quote_it(quoted):
+    whole, reading = (
+        diagnose(read("--speculative-num-steps 3\n" + text)) for text in (QUOTED, quoted)
+    )
+    for name in ("mean_acceptance_length", "alpha", "num_draft_tokens", "draft_acceptance_rate"):
+        assert getattr(reading, name) == pytest.approx(getattr(whole, name)), name
+
+
+def test_lines_of_xinfer_add_up_and_those_without_drafts_are_left_out():
+    line = "2026-09-01 INFO [Seq {}] MTP Speculation: steps={} proposed={} accepted={} rate=60.0%"
+    rest = " avg_tok/step=3.80 grammar_bound=0 target_bound=0\n"
+    reading = read(
+        "".join(line.format(*each) + rest for each in ((1, 10, 30, 18), (2, 20, 60, 27)))
+    )
+    assert (reading.engine, reading.num_steps) == ("xinfer", 30)
+    assert (reading.num_draft_tokens, reading.num_accepted_tokens) == (90, 45)
+    also = line.format(3, 5, 0, 0) + rest + line.format(4, 10, 30, 18) + rest
+    assert read(also).num_steps == 10
+    with pytest.raises(ValueError, match="none of the supported"):
+        read(line.format(3, 5, 0, 0) + rest)
+
+
+TABLE = """
+category  samples  avg_prompt_t/s  avg_pred_t/s  avg_latency  accept_rate
+--------  -------  --------------  ------------  -----------  -----------
+coding    80       812.10          60.00         9.100s       0.8000
+writing   80       790.00          40.00         12.300s      0.5000
+overall   160      801.05          50.00         10.700s      0.6500
+"""
+PLAIN = re.sub(r"\d\.\d{4}$", "n/a", TABLE, flags=re.MULTILINE)
+COMPARED = """
+| category | base_avg_pred_t/s | spec_avg_pred_t/s | decode_speedup | base_avg_latency | \
+spec_avg_latency | latency_speedup | accept_rate |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+| coding | 25.00 | 60.00 | 2.40x | 20.000s | 9.100s | 2.20x | 0.8000 |
+| overall | 25.00 | 50.00 | 2.00x | 20.000s | 10.700s | 1.87x | 0.6500 |
+"""
+
+
+@pytest.mark.parametrize("before", ["", "> ", "bench-1  | "])
+def test_the_tables_of_llamacpps_speed_bench_are_read(before):
+    def quoted(table: str) -> str:
+        return "".join(before + line + "\n" for line in table.splitlines())
+
+    found = diagnose(read(quoted(TABLE)), num_draft_tokens=4)
+    assert found.draft_acceptance_rate == 0.65
+    assert found.mean_acceptance_length == 1 + 4 * 0.65
+    assert found.reading.categories["coding"].acceptance == 0.8
+    assert diagnose(read(quoted(TABLE))).mean_acceptance_length is None
+    assert diagnose(read(quoted(COMPARED))).measured_speedup == 2.0
+    both = diagnose(read(quoted(TABLE + PLAIN.replace(" 50.00 ", " 20.00 "))))
+    assert both.measured_speedup == 2.5
+    with pytest.raises(ValueError, match="none of the supported"):
+        read(quoted(PLAIN))
+    with pytest.raises(ValueError, match=r"a rate of 1.5 is impossible"):
+        read(quoted(TABLE.replace("0.6500", "1.5000")))
