@@ -16,6 +16,10 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.hosting.http import SECRET, ask, ask_page, call, call_tool, connected, get, logged, post
@@ -280,3 +284,83 @@ def test_the_server_prepares_one_answer_per_address_at_a_time():
         *({"path": "/", "client": (address, 1)} for address in ["192.0.2.1"] * 9 + ["192.0.2.2"]),
     )
     assert most == {"192.0.2.1": 1, "192.0.2.2": 1}
+
+
+ENDS = "answered", "unread", "half read", "fails", "leaves", "stalls", "cancelled", "unsent"
+"""How a request ends: its body is read or not, the application fails, the client leaves or sends
+nothing more, the server stops, the answer cannot be sent."""
+
+
+async def ended(guard: Guard, end: str, method: str, parts: list[int], announced: bool) -> None:
+    """A request to a guard whose application ends it in this way."""
+    rest = iter(parts)
+
+    async def receive() -> Message:
+        size = next(rest, None)
+        if size is not None:
+            return {"type": "http.request", "body": b"x" * size, "more_body": True}
+        if end in ("stalls", "cancelled"):
+            await asyncio.Event().wait()
+        left = {"type": "http.disconnect"}
+        return left if end == "leaves" else {"type": "http.request", "body": b""}
+
+    async def send(_message: Message) -> None:
+        if end == "unsent":
+            raise OSError("the connection is closed")
+
+    length = [(b"content-length", b"%d" % sum(parts))] * announced
+    scope = {"type": "http", "method": method, "path": "/trace", "headers": length, "end": end}
+    task = asyncio.create_task(guard(scope, receive, send))
+    if end == "cancelled":
+        for _ in range(3 + len(parts)):
+            await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.wait([task])
+
+
+@given(
+    requests=st.lists(
+        st.tuples(
+            st.sampled_from(ENDS),
+            st.sampled_from(["POST", "PUT", "HEAD"]),
+            st.lists(st.integers(0, 6), max_size=5),
+            st.booleans(),
+        ),
+        max_size=6,
+    )
+)
+def test_once_requests_have_ended_in_any_way_as_many_bytes_may_be_received_as_before(requests):
+    """Limits of some bytes are exceeded as well. Then a body of the largest size is accepted."""
+    answers: list[int] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        request = HttpRequest(scope, receive)
+        if scope["end"] == "half read":
+            await anext(request.stream())
+        elif scope["end"] != "unread":
+            await request.body()
+        if scope["end"] == "fails":
+            raise RuntimeError("a wheel came off")
+        await JSONResponse({})(scope, receive, send)
+
+    async def all_of_them() -> None:
+        guard = Guard(application)
+        await asyncio.gather(*(ended(guard, *request) for request in requests))
+        body = iter([{"type": "http.request", "body": b"x" * 12}])
+
+        async def receive() -> Message:
+            return next(body)
+
+        async def send(message: Message) -> None:
+            answers.append(message.get("status", 0))
+
+        scope = {"type": "http", "method": "POST", "path": "/trace", "headers": [], "end": ""}
+        await guard(scope, receive, send)
+        assert guard.receiving == 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("TRACE", 12), ("BODY", 12), ("BODIES", 12)):
+            patch.setattr(f"ui.host.limits.MAX_{name}_BYTES", value)
+        patch.setattr("ui.host.limits.BODY_SECONDS", 0.01)
+        asyncio.run(all_of_them())
+    assert answers[0] == 200

@@ -492,6 +492,23 @@ def test_a_long_prompt_is_taken_in_with_others_and_can_be_stopped(tiny_pair, mon
     )
 
 
+def test_every_fourth_portion_of_prompts_begins_with_the_one_that_waits_longest(
+    tiny_pair, monkeypatch
+):
+    """The others begin with a short one, of which one comes before each."""
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
+    decoder = SpeculativeDecoder(tiny_pair)
+    batch, one = decoder.new_batch(), SamplingParams(max_tokens=1, seed=1, ignore_eos=True)
+    chunks = 3, 2
+    long = [admitted(decoder, batch, [3] * (4 * count + 1), one) for count in chunks]
+    for portion in range(1, 4 * sum(chunks) + 1):
+        short = [admitted(decoder, batch, [5, 6, 7], one)] if portion % 4 else []
+        batch.step([row for row in (*long, *short) if not row.ended])
+        assert all(row.ended for row in short)
+        ready = [portion >= 4 * sum(chunks[: index + 1]) for index in range(len(chunks))]
+        assert [row.ended for row in long] == ready
+
+
 def test_a_row_that_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(
     tiny_pair, monkeypatch
 ):

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from random import Random
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from naive_speculate.tools.ratio import lies_above, logs_of, may_be_best, mean_of, ratio_of, typical
 
@@ -61,9 +64,12 @@ def test_a_ratio_and_its_interval_are_the_reciprocals_of_the_reverse_comparison(
         logs_of(speeds, others[:-1])
 
 
-def test_a_pause_does_not_count_and_steps_of_another_length_are_not_mixed_in():
-    times = [(4, 2.0), (4, 2.0), (4, 99.0), (0, 1.0), (4, 2.0), (0, 1.0)]
-    assert typical(times) == [2.0, 2.0, 2.0, 1.0, 2.0, 1.0]
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 4]), st.integers(1, 50)), max_size=40))
+def test_a_step_s_typical_time_is_the_lower_quartile_of_the_steps_of_its_length(times):
+    of_length = {length: [t for n, t in times if n == length] for length, _ in times}
+    assert typical(times) == [
+        np.quantile(of_length[length], 0.25, method="lower") for length, _ in times
+    ]
 
 
 def test_an_interval_does_not_load_scipy_stats():

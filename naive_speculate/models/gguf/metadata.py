@@ -64,7 +64,9 @@ def read_header(path: str | Path) -> tuple[dict[str, Any], dict[str, StoredTenso
                 tensors = dict(header.tensor() for _ in range(num_tensors))
             except (struct.error, KeyError, MemoryError, RecursionError):
                 raise ValueError("it is damaged, or was not copied in full") from None
-    alignment = int(metadata.get("general.alignment", _ALIGNMENT))
+    alignment = metadata.get("general.alignment", _ALIGNMENT)
+    if not isinstance(alignment, int) or alignment < 1:
+        raise ValueError(f"its general.alignment is {alignment!r:.80}, and must be at least 1")
     begin = -(-header.at // alignment) * alignment
     return metadata, {
         name: tensor._replace(offset=begin + tensor.offset) for name, tensor in tensors.items()

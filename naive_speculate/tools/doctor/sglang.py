@@ -4,8 +4,10 @@ c60799d0eb1b; its counters were renamed twice).
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from naive_speculate.tools.doctor.ends import drop
@@ -114,12 +116,9 @@ def read_log(text: str) -> Reading | None:
     plain = [line for line in busy if not line.length]
     if not lines:
         return None
-    # speeds are of as many requests
-    common = {line.running for line in lines} & {line.running for line in plain}
-    speed, plain_speed = (
-        mean(line.throughput for line in part if line.throughput and line.running in common)
-        for part in (lines, plain)
-    )
+    speeds, plain_speeds = _speeds(lines), _speeds(plain)
+    common = speeds.keys() & plain_speeds.keys()
+    speed, plain_speed = (mean(part[load] for load in common) for part in (speeds, plain_speeds))
     windows, tree = stated(text)
     # A step that accepts any accepts three at most, or this is an underestimate.
     hits = [(line, min((line.length - 1) / 3, 1.0), line.running * INTERVAL) for line in lines]
@@ -139,6 +138,15 @@ def read_log(text: str) -> Reading | None:
         tokens_per_second=None if plain_speed is None else speed,
         plain_tokens_per_second=None if speed is None else plain_speed,
     )
+
+
+def _speeds(lines: Sequence[_Line]) -> dict[float, float]:
+    """Tokens per second by the number of running requests."""
+    throughputs = defaultdict[float, list[float]](list)
+    for line in lines:
+        if line.throughput:
+            throughputs[line.running].append(line.throughput)
+    return {running: fmean(values) for running, values in throughputs.items()}
 
 
 def _line(line: str) -> _Line:

@@ -58,6 +58,10 @@ def test_metadata_of_every_kind_are_read(tmp_path):
             "it is damaged, or was not copied in full",
         ),
         (NESTED, "it is damaged, or was not copied in full"),
+        (
+            b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + pair("general.alignment", 4, b"\0" * 4),
+            "its general.alignment is 0, and must be at least 1",
+        ),
     ],
 )
 def test_a_bad_file_is_one_clear_line(tmp_path, content, message):

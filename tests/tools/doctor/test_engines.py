@@ -4,6 +4,8 @@ compared."""
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from naive_speculate.tools.doctor import diagnose, read
 from naive_speculate.tools.doctor.compare import compared
@@ -142,11 +144,32 @@ def test_drafts_that_llama_cpp_accepted_after_the_end_are_a_finding_and_no_steps
     assert "after_end" in [one.name for one in mixed.suspects]
 
 
-def test_parts_of_a_streamed_response_are_one_report_and_equal_responses_are_several():
-    parts = timings(10, 4, 9.0, stop=False) + timings(20, 9, 9.0, stop=False)
-    assert read(parts + timings(20, 9, 9.0, stop=True)).num_accepted_tokens == 9
-    assert read((parts + timings(20, 9, 9.0, stop=True)) * 3).num_accepted_tokens == 27
-    assert read(timings(20, 9, 9.0, id="a") * 3).num_accepted_tokens == 9
+LAST = {"stop": True}, {"choices": [{"finish_reason": "length"}]}
+"""How llama.cpp marks the last part of a response, by its own address and by OpenAI's."""
+
+
+@given(st.lists(st.tuples(st.sampled_from(LAST), st.integers(0, 3), st.integers(1, 9))))
+def test_parts_of_a_streamed_response_are_one_report_and_equal_responses_are_several(answers):
+    """The prompt and its time are always the same."""
+    text, others = timings(20, 9, 9.0, id="a") * 3, {"stop": False, "choices": [{}]}
+    for last, parts, accepted in answers:
+        more = {name: others[name] for name in last}
+        text += "".join(timings(9 + part, 4, 9.0, **more) for part in range(parts))
+        text += timings(30, accepted, 9.0, **last)
+    assert read(text).num_accepted_tokens == 9 + sum(accepted for *_, accepted in answers)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([1, 2, 8]))))
+def test_speeds_of_sglang_are_compared_at_equal_loads_only(lines):
+    """Drafts are worth twice the speed at every load."""
+    text = "".join(
+        f"Decode batch, #running-req: {load},{' accept len: 2.50,' * drafts}"
+        f" gen throughput (token/s): {20 * load**0.5 * (1 + drafts)}\n"
+        for drafts, load in [(True, 4), *lines]
+    )
+    drafted, plain = ({load for drafts, load in lines if drafts == kind} for kind in (True, False))
+    found = diagnose(read(text)).measured_speedup
+    assert found == (pytest.approx(2) if drafted & plain else None)
 
 
 def test_a_locale_s_commas_are_decimal_points():

@@ -279,6 +279,8 @@ def test_windows_of_different_length_give_exact_rates():
     # without empty counts, as AIPerf writes it
     spec["acceptance_histogram"] = {"0": 2, "1": 3, "3": 3}
     assert read(json.dumps(detailed)).rates == (0.75, 0.375, 0.375)
+    spec["acceptance_histogram"] = {"0": 2, "1": 3, str(10**12): 3}  # takes no memory
+    assert read(json.dumps(detailed)).rates == ()
 
 
 SGLANG_LENGTHS = [

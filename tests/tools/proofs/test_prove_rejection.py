@@ -164,6 +164,15 @@ def test_bad_input_is_refused_in_one_line(given, message):
         prove_lossless(**given)
 
 
+def test_correct_samplers_raise_false_alarms_at_the_stated_rate():
+    def right(target, proposal, candidates):
+        return own(target, proposal, candidates, lambda: torch.rand(()))
+
+    proofs = [prove_rejection(right, 0.25, error_rate=0.3, seed=3 * n) for n in range(200)]
+    alarms = sum(not proof.lossless for proof in proofs)
+    assert 0.2 < alarms / len(proofs) < 0.4  # three standard deviations
+
+
 # The statistics
 
 

@@ -2,6 +2,7 @@
 words of theirs."""
 
 import asyncio
+import json
 import threading
 from dataclasses import replace
 from functools import partial
@@ -12,15 +13,13 @@ import pytest
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import EventKind, FinishReason
-from naive_speculate.serving import Request, Unavailable
-from naive_speculate.serving.protocol import Reader
-from naive_speculate.serving.turns import Pool
+from naive_speculate.serving import Request
 from naive_speculate.serving.visit import Visit
 from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
 from ui.host.errors import MOST_CHARACTERS, Page
 from ui.host.measuring import BUSY, CAME, SHORT, NotMeasured, in_turn
 from ui.run.runs import Runs, ShownRun
-from ui.run.stage import NONE_SAVED, STOPPED, _server_functions, speedup_of
+from ui.run.stage import FAILED, GOES_ON, NONE_SAVED, STOPPED, _server_functions, speedup_of
 
 REQUEST = Request(
     [1, 2, 3], SamplingParams(max_tokens=48, seed=5, ignore_eos=True), num_draft_tokens=3
@@ -201,12 +200,32 @@ def test_a_run_is_measured_once_and_its_trace_keeps_it(ended, watched):
     assert speedup_of(reopened, asked=False) == said
 
 
-def test_a_stopped_run_is_measured_for_those_who_ask_and_a_trace_without_a_figure_says_so(ended):
-    ended.events[-1].finish_reason = FinishReason.CANCELLED
-    assert speedup_of(ended, asked=False) == {"reason": STOPPED, "again": True}
-    for events in (ended.events, ended.events[:-1]):
-        assert speedup_of(ShownRun(events), asked=True) == {"reason": NONE_SAVED, "again": False}
-    assert "speedup" in speedup_of(ended, asked=True)
+def asked_by_page(run: ShownRun, asked: bool) -> dict:
+    """What the page's function says of a run's speedup."""
+    runs = Runs()
+    runs.add("visitor", run)
+    (speedup,) = [each for each in _server_functions(runs) if each.__name__ == "speedup"]
+    return json.loads(asyncio.run(speedup([run.id, asked])))
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("reason", FinishReason)
+def test_a_finished_run_is_measured_and_a_stopped_one_for_those_who_ask(ended, reason, asked):
+    ended.events[-1].finish_reason = reason
+    said = asked_by_page(ended, asked)
+    if reason == FinishReason.ERROR:
+        assert said == {"reason": FAILED, "again": False}
+    elif reason == FinishReason.CANCELLED and not asked:
+        assert said == {"reason": STOPPED, "again": True}
+    else:
+        assert said["speedup"]["value"] > 0
+    reopened = asked_by_page(ShownRun(ended.events), asked)
+    assert reopened == (said if "speedup" in said else {"reason": NONE_SAVED, "again": False})
+
+
+def test_a_run_that_goes_on_is_not_measured(ended):
+    ended.events.pop()
+    assert asked_by_page(ended, True)["reason"] == GOES_ON
 
 
 def test_who_waits_for_a_measurement_takes_no_thread():
@@ -290,59 +309,6 @@ def test_the_page_s_functions_that_measure_do_not_block():
     assert [
         name for name, function in functions.items() if asyncio.iscoroutinefunction(function)
     ] == ["unguided", "speedup"]
-
-
-MANY, OTHER = Reader("1.1.1.1", "one"), Reader("2.2.2.2", "two")
-
-
-@pytest.fixture
-def held():
-    """A pool of one thread, with three pieces of a visitor: the first is being worked on until
-    `go` is set."""
-    turns, begun, go, done = Pool(1, "test", most=3), threading.Event(), threading.Event(), []
-
-    def first() -> None:
-        begun.set()
-        assert go.wait(60)
-
-    turns.submit(first, MANY)
-    assert begun.wait(60)
-    waiting = [turns.submit(partial(done.append, number), MANY) for number in range(3)]
-    yield turns, go, done, waiting
-    go.set()
-
-
-def test_a_visitor_waits_for_one_piece_of_another(held):
-    turns, go, done, waiting = held
-    other = turns.submit(partial(done.append, "other"), OTHER)
-    go.set()
-    assert other.result(60) is None
-    assert [each.result(60) for each in waiting[:2]] == [None, None]
-    assert done == ["other", 0, 1]
-
-
-def test_the_visitor_with_most_waiting_is_refused_where_there_are_too_many(held):
-    turns, go, _, waiting = held
-    other = turns.submit(lambda: "checked", OTHER)
-    assert turns.size == 4  # one is being worked on
-    for refused in (waiting[-1], turns.submit(lambda: None, MANY)):
-        with pytest.raises(Unavailable, match="Too many of your runs are waiting"):
-            refused.result(60)
-    go.set()
-    assert other.result(60) == "checked"
-
-
-def test_a_piece_whose_visitor_has_left_makes_room_without_an_error_and_what_fails_says_so(held):
-    turns, go, done, waiting = held
-    assert waiting[-1].cancel()
-    other = turns.submit(lambda: "checked", OTHER)
-    go.set()
-    assert other.result(60) == "checked"
-    assert [each.result(60) for each in waiting[:2]] == [None, None]
-    assert done == [0, 1]
-    with pytest.raises(ZeroDivisionError):
-        turns.submit(lambda: 1 // 0, MANY).result(60)
-    assert turns.submit(lambda: 3, MANY).result(60) == 3, "the next has its turn"
 
 
 SECRET = "Dear diary, "

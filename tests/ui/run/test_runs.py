@@ -3,14 +3,16 @@ them."""
 
 import asyncio
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.serving.delivery import pump
-from ui.run.runs import NO_ROOM, TOO_LARGE, Runs, ShownRun
+from ui.run.runs import ABANDONED_SECONDS, MOST_UNREAD, NO_ROOM, TOO_LARGE, Runs, ShownRun
 
 
 def collect(run: ShownRun) -> list[tuple[int, list[Event]]]:
@@ -103,12 +105,33 @@ def test_a_visitor_who_does_not_come_back_or_read_on_is_forgotten_in_the_end(mon
     assert mine.cancel.is_set() == (back != "read")  # a new run cancels the one before
 
 
-def test_a_run_no_one_reads_is_ended(monkeypatch):
-    monkeypatch.setattr("ui.run.runs.ABANDONED_SECONDS", 0.0)
-    run = ShownRun()
-    run.start(decoding(endless))
-    assert run.done.wait(60)
-    assert run.cancel.is_set()
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("pauses", [False, True])
+def test_a_run_is_ended_if_and_only_if_no_one_reads_it(monkeypatch, pauses, reads):
+    """Also where the engine pauses, and delivers nothing, while the reader lags."""
+    clock = SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns)
+    now, run, begun, deliver = [1.0], ShownRun(), threading.Event(), []
+    for module in ("ui.run.runs", "naive_speculate.serving.delivery"):
+        monkeypatch.setattr(f"{module}.time", clock)
+
+    async def decode() -> None:
+        reader, batches = run.reader(), run.batches(0.0)
+        run.start(lambda _cancel, take: (deliver.append(take), begun.set()))
+        assert begun.wait(60)
+        for _ in range(4):
+            for _ in range(MOST_UNREAD // 200 + 1):
+                if not (pauses and reader.lags()):
+                    deliver[0](events_of(200))
+            assert reader.lags() or run.cancel.is_set()
+            while reads and run.inbox.unread:
+                await anext(batches)
+            assert reader.lags() == (not reads and not run.cancel.is_set())
+            now[0] += 0.6 * ABANDONED_SECONDS
+        deliver[0](None)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, decode()).result(60)
+    assert run.cancel.is_set() == (not reads)
 
 
 def events_of(count: int) -> list[Event]:

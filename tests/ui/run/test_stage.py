@@ -7,6 +7,8 @@ from base64 import b64decode
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from markupsafe import escape
 
 from naive_speculate import SamplingParams, Trace
@@ -87,8 +89,7 @@ def test_the_page_gets_a_step_in_its_own_colours_and_in_the_layout_that_it_asks_
         assert "var(--ns-accepted)" in svg
         assert "#" not in svg.replace("#39;", "")
         _, _, width, _ = ElementTree.fromstring(svg).get("viewBox").split()
-        fits = float(width) == LAYOUTS[layout].width
-        assert fits or step == 1, "more columns than fit widen the drawing"
+        assert (float(width) > LAYOUTS[layout].width) == (step == 1), "more columns than fit"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -181,9 +182,6 @@ def test_a_trace_file_s_first_sequence_is_shown_under_its_name_only_as_the_run_i
     assert shown.title == "from trace.jsonl"
 
 
-EVIL = "</script><script>alert(1)</script><!--"
-
-
 @pytest.fixture(scope="module")
 def recorded() -> ShownRun:
     return recorded_run()
@@ -222,6 +220,26 @@ def test_it_holds_the_run_and_why_each_token_was_kept_or_not(recorded, page):
     assert sorted(data["words"], key=int) == tokens
     assert all(words["sentences"] for words in data["words"].values())
     assert any(words["redraw"] and words["redraw"]["bins"] for words in data["words"].values())
+
+
+MARKUP = st.sampled_from(["</script>", "<script>", "<!--", "-->", "]]>", "</SCRIPT ", "a"])
+EVIL = st.lists(MARKUP, max_size=4).map("".join)
+
+
+@given(prompt=EVIL, text=EVIL, label=EVIL)
+def test_whatever_a_run_s_texts_hold_its_file_has_the_same_scripts_and_one_is_the_run(
+    page, prompt, text, label
+):
+    trace = run([(2, 1)], verify_strategy=label, drafter=label)
+    for event in trace:
+        event.prompt = event.message = prompt
+        event.text = event.token = text
+    shown = offline_page(ShownRun(trace.events, title=label), template())
+    assert [len(re.findall(mark, shown, re.I)) for mark in ("<script", "</script", "<!--")] == [
+        len(re.findall(mark, page, re.I)) for mark in ("<script", "</script", "<!--")
+    ]
+    first, second, *_ = json.loads(data_of(shown)["message"])["events"]
+    assert (first["prompt"], second["text"]) == (prompt, text)
 
 
 @pytest.mark.parametrize(
