@@ -1,12 +1,11 @@
-"""SmolLM2 in float32, 8 and 4 bits: what rounding the weights gives, and what drafts add to it.
+"""SmolLM2 in float32 and 8 bits: what rounding the weights gives, and what drafts add to it.
 
     python -m benchmarks.low_bits [--new-tokens 128] [--rounds 20]
 
 The forms take turns, so that a busy machine slows all alike. Prints the milliseconds of a target
 pass by its number of tokens; the largest difference between the logits of nine tokens computed in
 one pass and in nine; tokens per second, after the prompt, of plain decoding and of `suffix+head`;
-and how many greedy texts of both are the same. 4 bits only if this processor computes them alike
-alone and among others.
+and how many greedy texts of both are the same.
 """
 
 from statistics import median
@@ -19,7 +18,6 @@ from benchmarks.measuring import numbers, options_of, output
 from benchmarks.prompts import QUESTIONS
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.models.llama.kernels import row_difference
 from naive_speculate.models.load import WEIGHTS
 from naive_speculate.models.threads import leave_cores_to
 from naive_speculate.tools.bench.measure import in_turn, our_way, pass_seconds
@@ -63,8 +61,7 @@ def decoding(pairs: dict[str, Any], new_tokens: int) -> dict[str, list[str]]:
 def main() -> None:
     """Measure and print."""
     options = options_of(__doc__, new_tokens=128, rounds=20)
-    names = [name for name, bits in WEIGHTS.items() if bits != 4 or not row_difference(bits)]
-    pairs = {name: load_pair("smollm2", device="cpu", weights=name) for name in names}
+    pairs = {name: load_pair("smollm2", device="cpu", weights=name) for name in WEIGHTS}
     leave_cores_to(next(iter(pairs.values())).target)
     headings = [*(f"{count} tokens" for count in COUNTS), "logits differ by"]
     headings += ["plain, tokens/s", "suffix+head", "same texts"]

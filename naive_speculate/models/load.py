@@ -19,9 +19,9 @@ from naive_speculate.models.files import (
     tensor_files,
 )
 from naive_speculate.models.gguf.metadata import BY_LLAMA_CPP, read_metadata
-from naive_speculate.models.llama.blocks import Rounding
 from naive_speculate.models.llama.kernels import row_difference
 from naive_speculate.models.llama.model import LlamaLanguageModel, choose_executor
+from naive_speculate.models.llama.rounded import Rounding
 from naive_speculate.models.llama.stored import StoredLlama, read_llama, stored_dtype
 from naive_speculate.models.llama.weights import is_supported
 from naive_speculate.text import one_line
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
 EXECUTORS = ("auto", "onnx", "torch", "transformers")
-WEIGHTS = {"float32": None, "int8": 8, "int4": 4}
-"""Forms of weights, and the bits to which they are rounded."""
+WEIGHTS = ("float32", "int8")
+"""Forms of weights."""
 _HEAD_SIZES = ("llama", "qwen3", "qwen3moe")  # llama.cpp's names of families
 _log = logging.getLogger(__name__)
 
@@ -48,9 +48,8 @@ class LoadOptions:
 
     @property
     def rounding(self) -> Rounding | None:
-        """To what weights are rounded."""
-        bits = WEIGHTS[self.weights]
-        return None if bits is None else Rounding(bits, self.progress)
+        """Whether weights are rounded."""
+        return Rounding(self.progress) if self.weights == "int8" else None
 
 
 def check_executor(executor: str) -> None:
@@ -60,28 +59,23 @@ def check_executor(executor: str) -> None:
 
 
 def check_weights(weights: str, executor: str, device: torch.device, dtype: str) -> None:
-    """Raise a `ValueError` for unknown weights, or where they cannot be computed. Where their
-    bits depend on a token's company, the text with drafts could differ from the one without: an
-    error for "int4", a warning for "int8"."""
+    """Raise a `ValueError` for unknown weights, or where they cannot be computed: also where
+    their bits depend on a token's company, so that texts with drafts could be others."""
     if weights not in WEIGHTS:
         raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r:.80}")
-    if (bits := WEIGHTS[weights]) is None:
+    if weights == "float32":
         return
     if executor not in ("auto", "onnx"):
         raise ValueError(f"weights={weights!r} needs the executor onnx, got executor={executor!r}")
     try:
         choose_executor("onnx", device, dtype_of(dtype, device, None))
+        if row_difference(rounding=True):
+            raise ValueError(
+                "with this processor's kernels a token's logits depend on the number of tokens in"
+                " a pass, so texts with drafts could differ from texts without"
+            )
     except ValueError as error:
         raise ValueError(f"weights={weights!r}: {error}") from None
-    if not row_difference(bits):
-        return
-    line = (
-        f"weights={weights!r}: with this processor's kernels a token's logits depend on the number"
-        " of tokens in a pass"
-    )
-    if weights == "int4":
-        raise ValueError(f"{line}; take weights='int8'")
-    _log.warning("%s, so texts with drafts may differ from texts without", line)
 
 
 def load_model(
@@ -166,11 +160,10 @@ def _wrapped(
     check_executor(executor)
     model = pretrained(model)
     check_weights(weights, executor, model.device, str(model.dtype).removeprefix("torch."))
-    bits = WEIGHTS[weights]
     if executor == "transformers":
         return _probed(model)
     obstacle = is_supported(model.config)
-    if obstacle is not None and bits is not None:
+    if obstacle is not None and weights != "float32":
         raise ValueError(f"weights={weights!r} is for the Llama family: {obstacle}")
     if executor == "auto" and obstacle is not None:
         _log.info(
@@ -181,7 +174,7 @@ def _wrapped(
         raise ValueError(
             f"model must be a causal language model, {type(model).__name__} has no logits of tokens"
         )
-    rounding = None if bits is None else Rounding(bits, progress)
+    rounding = Rounding(progress) if weights == "int8" else None
     return LlamaLanguageModel.from_transformers(model, cast(Any, executor), rounding)
 
 

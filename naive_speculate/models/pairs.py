@@ -64,12 +64,10 @@ def load_pair(
         device_map: "auto", "balanced" … spreads the target's layers over several GPUs
             (transformers' `device_map`, which needs accelerate); the draft stays on `device`.
         weights: "float32" leaves the weights in `dtype`. "int8" rounds every matrix of target
-            and draft to 8 bits, in blocks of 32 numbers with a scale: about twice as fast on a
-            CPU, and the text with drafts is still exactly the text without. It needs ONNX
-            Runtime and a model of the Llama family; GGUF files are read by our executor, and
-            their `Q8_0` blocks are taken as they are. "int4": 4 bits, where this processor
-            computes them exactly alike alone and among others.
-        progress: Called with the share of a model's tensors that were read, during rounding.
+            and draft to 8 bits: about twice as fast on a CPU, and the text with drafts is still
+            exactly the text without, since sums of whole numbers are exact. It needs ONNX
+            Runtime and a model of the Llama family; GGUF files are read by our executor.
+        progress: Called with the share of a model's layers that were read, during rounding.
 
     Raises:
         ValueError: Naming the argument, if a model cannot be found or loaded, the tokenizers
@@ -186,7 +184,7 @@ def _describe_weights(sources: _Sources, options: LoadOptions) -> str | None:
         return words
     if words is None and (stored := stored_dtype(Path(sources.target))) is not None:
         words = f"{str(stored).removeprefix('torch.')} weights"
-    rounded = f"rounded to {options.rounding.bits} bits"
+    rounded = "rounded to 8 bits"
     return rounded if words is None else f"{words}, {rounded}"
 
 

@@ -75,7 +75,7 @@ class Configuration:
     # device, dtype, weights: as for `load_pair`
     device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
-    weights: Literal["float32", "int8", "int4"] = "float32"
+    weights: Literal["float32", "int8"] = "float32"
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = MAX_TOKENS  # most tokens per run
     max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = (
         None  # longest prompt; None for the model's limit

@@ -17,7 +17,7 @@ import torch
 
 from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.models.gguf.metadata import StoredTensor, read_header
-from naive_speculate.models.llama.blocks import BLOCK, Rounding, joined
+from naive_speculate.models.llama.rounded import Rounding
 from naive_speculate.models.llama.stored import (
     LazyTensors,
     StoredLlama,
@@ -53,7 +53,6 @@ _NEUTRAL = {
 }
 """Others, with the value that changes nothing."""
 _ENDS = [f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")]
-_Q8_0_BYTES = 2 + BLOCK
 # weights that are dequantised at a time; the intermediate values fit a core's cache
 _AT_ONCE = 2**16
 
@@ -62,9 +61,8 @@ def read_gguf_llama(
     path: Path, device: torch.device, dtype: torch.dtype, rounding: Rounding | None = None
 ) -> StoredLlama | None:
     """The model of a file, with its weights on a device in a dtype; None if it is not of the
-    Llama family. `rounding`: see `read_llama`; with 8 bits, blocks of `Q8_0` are taken as they are.
-    Raises `ValueError` if the file is damaged or not supported; `OSError` if it cannot be
-    read."""
+    Llama family. `rounding`: see `read_llama`. Raises `ValueError` if the file is damaged or not
+    supported; `OSError` if it cannot be read."""
     metadata, tensors = read_header(path)
     if metadata.get("general.architecture") not in _FAMILIES:
         return None
@@ -87,10 +85,7 @@ def read_gguf_llama(
     )
 
     def read(name: str) -> torch.Tensor:
-        stored = renamed[name]
-        is_q8_0 = stored.kind == gguf.GGMLQuantizationType.Q8_0
-        as_it_is = rounding is not None and rounding.bits == 8 and is_q8_0
-        tensor = _blocks(path, stored) if as_it_is else dequantised(path, stored, dtype)
+        tensor = dequantised(path, renamed[name], dtype)
         if (part := next((part for part in heads if f".{part}_proj." in name), None)) is not None:
             pairs = tensor.view(heads[part], -1, 2, *tensor.shape[1:])
             tensor = pairs.transpose(1, 2).reshape(tensor.shape)
@@ -99,22 +94,6 @@ def read_gguf_llama(
     state = LazyTensors({name: tensor.shape for name, tensor in renamed.items()}, read)
     ends = end_tokens(None, config, str(path))
     return stored_llama(str(path), config, state, rotary, ends, rounding)
-
-
-def _blocks(path: Path, tensor: StoredTensor) -> torch.Tensor:
-    """A matrix of type `Q8_0`, in blocks (see `blocks`): a scale in half precision, then whole
-    numbers around zero."""
-    rows, width = tensor.shape
-    if width % BLOCK:
-        raise ValueError(f"it has rows of {width} weights in blocks of {BLOCK}")
-    with open(path, "rb") as file:
-        file.seek(tensor.offset)
-        stored = np.fromfile(file, np.uint8, rows * width // BLOCK * _Q8_0_BYTES)
-    if len(stored) < rows * width // BLOCK * _Q8_0_BYTES:
-        raise ValueError("it is damaged, or was not copied in full")
-    blocks = stored.reshape(rows, -1, _Q8_0_BYTES)
-    scales = np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0].astype(np.float32)
-    return joined(torch.from_numpy(blocks[..., 2:] ^ 0x80), torch.from_numpy(scales))
 
 
 def dequantised(

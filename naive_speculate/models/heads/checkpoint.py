@@ -55,7 +55,7 @@ from naive_speculate.models.heads.files import (
 )
 from naive_speculate.models.heads.model import DraftHead
 from naive_speculate.models.heads.weights import HeadWeights
-from naive_speculate.models.llama.blocks import floats, is_in_blocks, width_of
+from naive_speculate.models.llama.rounded import floats, is_rounded, width_of
 from naive_speculate.models.llama.stored import LazyTensors, full_config
 from naive_speculate.models.llama.weights import (
     LlamaShape,
@@ -157,7 +157,7 @@ def _load(
         return ParallelHead(weights, shape, rotary, layers, name, mask, state)
     _check_all_read(tensors)
     if in_8_bits and executor == "onnx":
-        weights = weights.in_blocks()
+        weights = weights.rounded()
     return DraftHead(weights, shape, rotary, layers, name, executor)
 
 
@@ -246,7 +246,7 @@ def _weights(
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
         embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size)
-        if not is_in_blocks(embedding) or block:
+        if not is_rounded(embedding) or block:
             embedding = floats(embedding).to(tensors["fc.weight"])
     elif embedding.dim() != 2 or embedding.shape[1] != layer.hidden_size:
         raise ValueError(
@@ -346,7 +346,7 @@ def _layer_norms(take: LazyTensors, declared: bool) -> torch.Tensor | None:
 
 def _targets_matrix(target: Any, name: str, width: int) -> torch.Tensor:
     """The target's `input_embeddings` or `output_embeddings`, which a head of its width shares;
-    in blocks if the target's are."""
+    rounded if the target's are."""
     what, matrix = name.replace("_", " "), getattr(target, name, None)
     if matrix is None:
         raise ValueError(

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.ragged_cache import CacheRows
 from naive_speculate.models.heads.weights import HeadWeights
-from naive_speculate.models.llama.blocks import width_of
 from naive_speculate.models.llama.cuda_graphs import CudaCapture, Graphs, MakesRaggedCaches, Place
+from naive_speculate.models.llama.rounded import width_of
 from naive_speculate.models.llama.torch import TorchLlama
 from naive_speculate.models.llama.weights import LlamaShape, RotaryTable
 
@@ -131,7 +131,7 @@ class DraftHead(Head):
     computed it yet, the head's own output at i - 1. `weights`: its weights, on the target's
     device. `shape`: the shape of its layers; `vocab_size` is the head's own. `rotary`: its
     rotary embedding. `layers`, `name`: see `Head`. `executor`: "torch", or "onnx" (on the CPU,
-    in float32 or with matrices in blocks, see `HeadWeights.in_blocks`).
+    in float32 or rounded, see `HeadWeights.rounded`).
     """
 
     def __init__(

@@ -8,9 +8,9 @@ from onnx import TensorProto, helper
 
 from naive_speculate.infer.ragged_cache import CacheRows
 from naive_speculate.models.heads.weights import HeadWeights
-from naive_speculate.models.llama.blocks import width_of
 from naive_speculate.models.llama.onnx_graph import EMBEDDED, GraphBuilder
-from naive_speculate.models.llama.onnx_session import OnnxSession, token_array
+from naive_speculate.models.llama.onnx_session import OnnxSession, takes_signed, token_array
+from naive_speculate.models.llama.rounded import is_rounded, width_of
 from naive_speculate.models.llama.weights import LlamaShape, RotaryTable
 
 
@@ -18,10 +18,13 @@ class HeadGraph(GraphBuilder):
     """The graph of a head, with the state for the next draft token (`state_name`) `[b, n, d]` as
     an output."""
 
-    def __init__(self, shape: LlamaShape, weights: HeadWeights) -> None:
-        super().__init__(shape)
+    def __init__(self, shape: LlamaShape, weights: HeadWeights, signed: bool = True) -> None:
+        super().__init__(shape, signed=signed)
         embedded, first_norm = EMBEDDED, weights.layers[0].attention_norm
-        fused = self._linear(self._normed_features(weights), weights.fuse)
+        features = self._normed_features(weights)
+        if is_rounded(weights.fuse):
+            features = self._turned(features, width_of(weights.fuse))
+        fused = self._linear(features, weights.fuse)
         states = self._add("Concat", [fused, "own_states"], axis=1)
         states_normed = self._norm(states, weights.hidden_norm)
         if weights.state_projection is not None:
@@ -61,10 +64,12 @@ class HeadGraph(GraphBuilder):
 
 class OnnxHead(OnnxSession):
     """A forward of a draft head, like `TorchHead`; its weights are on the CPU, the matrices
-    float32 or in blocks."""
+    float32 or rounded."""
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
-        super().__init__(graph := HeadGraph(shape, weights), rotary, weights.embedding)
+        super().__init__(
+            graph := HeadGraph(shape, weights, takes_signed()), rotary, weights.embedding
+        )
         self._state_name = graph.state_name
         self._widths = {"features": width_of(weights.fuse), "own_states": shape.hidden_size}
 

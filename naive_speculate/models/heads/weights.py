@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from naive_speculate.models.llama.blocks import in_blocks, is_in_blocks, width_of
+from naive_speculate.models.llama.rounded import rounded, turned_columns, width_of
 from naive_speculate.models.llama.weights import LlamaWeights
 
 
@@ -63,10 +63,12 @@ class HeadWeights(LlamaWeights):
             head=change(self.head),
         )
 
-    def in_blocks(self) -> "HeadWeights":
+    def rounded(self) -> "HeadWeights":
         """These weights with every matrix but the embedding rounded to 8 bits, which halves the
-        time of a draft token."""
-        return self.with_matrices(in_blocks)
+        time of a draft token; `fuse` and `down` are for turned inputs."""
+        layers = [replace(layer, down=turned_columns(layer.down)) for layer in self.layers]
+        turned = replace(self, fuse=turned_columns(self.fuse), layers=layers)
+        return turned.with_matrices(rounded)
 
     @property
     def num_parameters(self) -> int:
@@ -74,8 +76,5 @@ class HeadWeights(LlamaWeights):
         row per token."""
         own = vars(self) | {"embedding": None, "token_ids": None}
         parts = [part for each in (own, *map(vars, self.layers)) for part in each.values()]
-        return sum(_count(part) for part in parts if isinstance(part, torch.Tensor))
-
-
-def _count(part: torch.Tensor) -> int:
-    return len(part) * width_of(part) if is_in_blocks(part) else part.numel()
+        tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+        return sum(part.numel() // part.shape[-1] * width_of(part) for part in tensors)

@@ -6,41 +6,44 @@ the same for certain only if a row's result does not depend on the other rows.
 
 from functools import lru_cache
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from naive_speculate.infer.ragged_cache import RaggedKVCache
-from naive_speculate.models.llama.blocks import in_blocks
+from naive_speculate.models.llama.rounded import Rounding
+from naive_speculate.models.llama.stored import weights_of
 from naive_speculate.models.llama.weights import (
-    LlamaLayer,
-    LlamaShape,
     LlamaWeights,
     default_rotary,
+    layer_shapes,
+    shape_in,
 )
 
-_SHAPE = LlamaShape(
+_CONFIG = SimpleNamespace(
+    model_type="llama",
     vocab_size=512,
     hidden_size=256,
-    num_layers=1,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=64,
-    norm_epsilon=1e-5,
-    windows=(None,),
+    intermediate_size=512,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    rms_norm_eps=1e-5,
 )
-_INNER, _PREFIX = 512, 40
+_SHAPE = shape_in(_CONFIG)
+_PREFIX = 40
 _WIDTHS = (2, 3, 4, 5, 9, 17)
 
 
 @lru_cache
-def row_difference(bits: int | None = None) -> float:
+def row_difference(rounding: bool = False) -> float:
     """The largest difference between a token's logits computed alone and with others, in one row
-    and in a batch, by a small random model with float32 weights or of so many bits. 0 is the
+    and in a batch, by a small random model with float32 weights or rounded ones. 0 is the
     promise: the same bits. Takes a tenth of a second."""
     from naive_speculate.models.llama.onnx_session import OnnxLlama  # onnxruntime is optional
 
-    weights = _weights(torch.Generator().manual_seed(0), bits)
+    weights = _weights(Rounding() if rounding else None)
     model = OnnxLlama(_SHAPE, weights, default_rotary(1e4, _SHAPE.head_dim, torch.device("cpu")))
     ends = [_PREFIX]
     for width in _WIDTHS:
@@ -64,24 +67,15 @@ def _logits(model: Any, tokens: torch.Tensor, ends: list[int]) -> torch.Tensor:
     return torch.cat(parts[1:], dim=1)
 
 
-def _weights(random: torch.Generator, bits: int | None) -> LlamaWeights:
-    def matrix(height: int, width: int) -> torch.Tensor:
-        drawn = torch.randn(height, width, generator=random) / width**0.5
-        return drawn if bits is None else in_blocks(drawn, bits)
-
-    shape, ones = _SHAPE, torch.ones(_SHAPE.hidden_size)
-    queries, keys = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
-    layer = LlamaLayer(
-        attention_norm=ones,
-        qkv=matrix(queries + 2 * keys, shape.hidden_size),
-        qkv_bias=None,
-        q_norm=None,
-        k_norm=None,
-        output=matrix(shape.hidden_size, queries),
-        output_bias=None,
-        mlp_norm=ones,
-        gate_up=matrix(2 * _INNER, shape.hidden_size),
-        down=matrix(shape.hidden_size, _INNER),
-    )
-    embedding = matrix(shape.vocab_size, shape.hidden_size)
-    return LlamaWeights(embedding=embedding, layers=[layer], norm=ones, head=embedding)
+def _weights(rounding: Rounding | None) -> LlamaWeights:
+    random = torch.Generator().manual_seed(0)
+    sizes = {f"model.layers.0.{name}": size for name, size in layer_shapes(_CONFIG).items()}
+    sizes["model.embed_tokens.weight"] = _SHAPE.vocab_size, _SHAPE.hidden_size
+    state = {
+        name: torch.randn(size, generator=random) / size[-1] ** 0.5
+        for name, size in sizes.items()
+        if len(size) > 1
+    }
+    norms = {name: torch.ones(size) for name, size in sizes.items() if len(size) == 1}
+    norms["model.norm.weight"] = torch.ones(_SHAPE.hidden_size)
+    return weights_of(state | norms, _SHAPE.num_layers, True, rounding)

@@ -15,8 +15,8 @@ from naive_speculate.infer.forward import (
 )
 from naive_speculate.infer.protocols import KVCache
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.models.llama.blocks import Rounding
 from naive_speculate.models.llama.cuda_graphs import CudaCapture, Graphs, MakesRaggedCaches
+from naive_speculate.models.llama.rounded import Rounding
 from naive_speculate.models.llama.stored import StoredLlama
 from naive_speculate.models.llama.torch import TorchLlama
 from naive_speculate.models.llama.weights import LlamaShape
@@ -49,9 +49,9 @@ class LlamaLanguageModel(HasEndTokens, MakesRaggedCaches):
     Its logits equal transformers' up to rounding. `eos_token_ids` (see `end_tokens`) may be
     empty, `max_positions` is None where the configuration has no limit, `executor` is "onnx" or
     "torch", and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`, or
-    in blocks (see `blocks`); `output_embeddings` is the matrix before the logits, likewise, the
+    rounded (see `rounded`); `output_embeddings` is the matrix before the logits, likewise, the
     same tensor where they are tied. `stored`: its weights. `executor`: "onnx" needs onnxruntime,
-    the CPU, and weights in float32 or in blocks, which "torch" cannot compute;
+    the CPU, and weights in float32 or rounded, which "torch" cannot compute;
     "auto" takes it where possible, else "torch". `forward`: an executor of one's own. Raises
     `ValueError` if the executor cannot run the model.
     """
@@ -74,10 +74,9 @@ class LlamaLanguageModel(HasEndTokens, MakesRaggedCaches):
         self.num_layers, self.hidden_size = shape.num_layers, shape.hidden_size
         self.input_embeddings = self._forward.table
         self.output_embeddings = self.input_embeddings
-        if weights.head.data_ptr() != weights.embedding.data_ptr():  # ONNX Runtime has a copy
-            self.output_embeddings = (
-                on_disk(weights.head) if self.executor == "onnx" else weights.head
-            )
+        output = weights.head if weights.output is None else weights.output
+        if output.data_ptr() != weights.embedding.data_ptr():  # ONNX Runtime has a copy
+            self.output_embeddings = on_disk(output) if self.executor == "onnx" else output
 
     @classmethod
     def from_transformers(

@@ -3,7 +3,8 @@
 Bits do not depend on company: a token's logits are bit for bit the same in a pass over one token
 or many, in a batch or alone. Three things make it so:
 
-- Products with weights compute each row by itself (`kernels.differences` checks it).
+- Products with weights are whole numbers, whose sums are exact, or compute each row by itself in
+  float32 (`kernels.row_difference` checks it).
 - Attention is written with products of its own. ONNX Runtime's product takes another kernel for a
   single row or column, so queries of heads that share keys are in one product, and where no heads
   share, a copy of the last query is added.
@@ -15,6 +16,7 @@ copies. Embeddings are an input, so their table is not in the graph.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -22,23 +24,29 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-from naive_speculate.models.llama.blocks import BLOCK, bits_of, is_in_blocks, numbers_and_scales
+from naive_speculate.models.llama.rounded import TOP, is_rounded, parts, turns, width_of
 from naive_speculate.models.llama.weights import LlamaLayer, LlamaShape, LlamaWeights
 
 ORT = "com.microsoft"
 _LAST = 2**63 - 1
 _value = helper.make_tensor_value_info
+_KINDS = {
+    torch.float32: TensorProto.FLOAT,
+    torch.int8: TensorProto.INT8,
+    torch.uint8: TensorProto.UINT8,
+}
 EMBEDDED = "embedded"  # name of the input with the tokens' embeddings
 
 
 class GraphBuilder:
     """Adds the nodes of graphs over a ragged cache; the methods take and return names of values.
-    `initializers` are the weights by name."""
+    `initializers` are the weights by name; `exact`: the first numbers of the residual stream that
+    rounded matrices read in float32. `signed`: see `onnx_session.takes_signed`."""
 
     model: onnx.ModelProto  # the ONNX model, once `_finish` was called
 
-    def __init__(self, shape: LlamaShape) -> None:
-        self.shape = shape
+    def __init__(self, shape: LlamaShape, exact: int = 0, signed: bool = True) -> None:
+        self.shape, self._exact, self._signed = shape, exact, signed
         self._group = shape.num_heads // shape.num_kv_heads  # heads that share keys
         # products of weights and values per key head: with two of them, two threads share the work
         # of an odd number of heads; none has a single column
@@ -47,6 +55,7 @@ class GraphBuilder:
         self._constants: dict[str, onnx.TensorProto] = {}
         self._nodes: list[onnx.NodeProto] = []
         self._numbers = count()
+        self._whole: dict[str, tuple[str, str, str | None]] = {}  # by the name of the input
 
     def _finish(
         self, inputs: Sequence[onnx.ValueInfoProto], logits: str, states: Sequence[str]
@@ -123,12 +132,17 @@ class GraphBuilder:
                 self._add("GatherND", [source, selected], batch_dims=1)
                 for source in (attended, stream)
             )
-        output = self._linear(attended, layer.output, layer.output_bias)
+        output = self._linear(attended, layer.output, layer.output_bias, exact=0)
         stream, normed = self._add_and_norm(stream, output, layer.mlp_norm)
         # Two products are faster than one fused product that must be split.
-        gate, up = (self._linear(normed, weight) for weight in layer.gate_up.chunk(2))
+        gate, up = (
+            self._linear(normed, weight, exact=self._exact) for weight in layer.gate_up.chunk(2)
+        )
         activated = self._add("QuickGelu", [gate], domain=ORT, alpha=1.0)  # x * sigmoid(x): SiLU
-        output = self._linear(self._add("Mul", [activated, up]), layer.down)
+        product = self._add("Mul", [activated, up])
+        if is_rounded(layer.down):
+            product = self._turned(product, width_of(layer.down))
+        output = self._linear(product, layer.down, exact=0)
         return self._add_and_norm(stream, output, next_norm)
 
     def _attention(self, index: int, layer: LlamaLayer, normed: str) -> str:
@@ -136,7 +150,7 @@ class GraphBuilder:
         shape, group, part = self.shape, self._group, self.shape.head_dim // self.value_parts
         order, num_values = self._by_key_head(), shape.num_kv_heads * shape.head_dim
         bias = None if layer.qkv_bias is None else layer.qkv_bias[order]
-        projected = self._linear(normed, layer.qkv[order], bias)
+        projected = self._linear(normed, layer.qkv[order], bias, self._exact)
         both, values = self._split(projected, len(order) - num_values, num_values)
         both = self._by_head(self._rotated(both, layer), group + 1, shape.head_dim)
         queries, keys = self._split(both, group, 1)
@@ -231,22 +245,57 @@ class GraphBuilder:
         )
         return total, normed
 
-    def _linear(self, source: str, weight: torch.Tensor, bias: torch.Tensor | None = None) -> str:
-        product = self._product(source, weight)
+    def _linear(
+        self, source: str, weight: torch.Tensor, bias: torch.Tensor | None = None, exact: int = 0
+    ) -> str:
+        product = self._product(source, weight, exact)
         return product if bias is None else self._add("Add", [product, self._weight(bias)])
 
-    def _product(self, source: str, weight: torch.Tensor) -> str:
-        if not is_in_blocks(weight):
-            return self._add("FusedMatMul", [source, self._weight(weight)], domain=ORT, transB=1)
-        numbers, scales = (self._weight(part) for part in numbers_and_scales(weight))
-        form: dict[str, Any] = {
-            "N": weight.shape[0],
-            "K": weight.shape[1] * BLOCK,
-            "bits": bits_of(weight),
-            "block_size": BLOCK,
-            "accuracy_level": 4,  # the inputs are rounded to 8 bits as well
-        }
-        return self._add("MatMulNBits", [source, numbers, scales], domain=ORT, **form)
+    def _product(self, source: str, weight: torch.Tensor, exact: int) -> str:
+        if not is_rounded(weight):
+            return self._float_product(source, weight)
+        numbers, scales, floats = parts(weight, exact)
+        whole, largest, first = self._in_whole_numbers(source, exact, numbers.shape[1])
+        form = numbers if self._signed else numbers.view(torch.uint8) ^ 128
+        inputs = [whole, self._weight(form.T), self._step, self._weight(scales), self._middle]
+        if not self._signed:
+            inputs.append(self._middle)
+        product = self._add("MatMulIntegerToFloat", inputs, domain=ORT)
+        product = self._add("Mul", [product, largest])
+        if first is None:
+            return product
+        return self._add("Add", [product, self._float_product(first, floats)])
+
+    def _float_product(self, source: str, weight: torch.Tensor) -> str:
+        return self._add("FusedMatMul", [source, self._weight(weight)], domain=ORT, transB=1)
+
+    def _in_whole_numbers(self, source: str, exact: int, width: int) -> tuple[str, str, str | None]:
+        """Add the rounding of vectors `[b, s, exact + width]`, once for all products of them:
+        their last numbers as uint8 with zero at 128, the largest of each vector, and the first
+        numbers as they are. Of zeros alone any whole numbers come, times zero."""
+        if source not in self._whole:
+            first, rest = self._split(source, exact, width) if exact else (None, source)
+            largest = self._add("ReduceMax", [self._add("Abs", [rest]), self._constant(-1)])
+            shares = self._add("Div", [rest, largest])
+            whole = self._add("QuantizeLinear", [shares, self._step, self._middle])
+            self._whole[source] = whole, largest, first
+        return self._whole[source]
+
+    @cached_property
+    def _step(self) -> str:
+        return self._weight(torch.tensor(1 / TOP))
+
+    @cached_property
+    def _middle(self) -> str:
+        return self._weight(torch.tensor(128, dtype=torch.uint8))
+
+    def _turned(self, source: str, width: int) -> str:
+        """Add the turn of vectors `[b, s, width]`: see `rounded.turned`."""
+        left, right = (self._weight(torch.from_numpy(matrix)) for matrix in turns(width))
+        vectors = self._constant(0, 0, *(len(matrix) for matrix in turns(width)))
+        product = self._add("MatMul", [self._add("Reshape", [source, vectors]), right])
+        product = self._add("MatMul", [left, product])
+        return self._add("Reshape", [product, self._constant(0, 0, width)])
 
     def _add(
         self,
@@ -272,7 +321,7 @@ class GraphBuilder:
     def _weight(self, weight: torch.Tensor) -> str:
         name = f"weight_{len(self.initializers)}"
         self.initializers[name] = weight
-        kind = TensorProto.UINT8 if weight.dtype == torch.uint8 else TensorProto.FLOAT
+        kind = _KINDS[weight.dtype]
         proto = self._constants[name] = onnx.TensorProto(
             name=name, data_type=kind, dims=weight.shape
         )
@@ -285,12 +334,13 @@ class LlamaGraph(GraphBuilder):
     """The graph of a model; `residuals` are the outputs with the residual stream after 0, 1, 2 …
     layers, float32 `[b, s, hidden_size]`."""
 
-    def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
-        super().__init__(shape)
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights, signed: bool = True) -> None:
+        super().__init__(shape, 0 if weights.basis is None else weights.basis.exact, signed)
         stream = self._add("Identity", [EMBEDDED])  # an input itself would not be a filled output
         first = self._norm(stream, weights.layers[0].attention_norm)
         self.residuals, normed = self._layers(weights, stream, first)
         selected = self._add(
             "Slice", [normed, "logits_from", self._constant(_LAST), self._constant(1)]
         )
-        self._finish([], self._linear(selected, weights.head), self.residuals)
+        logits = self._linear(selected, weights.head, exact=self._exact)
+        self._finish([], logits, self.residuals)

@@ -1,5 +1,5 @@
 """Runs an ONNX graph, such as a Llama's, over a ragged cache with ONNX Runtime on the CPU, with
-weights in float32 or in blocks of 8 bits.
+weights in float32 or in 8 bits.
 
 Nothing is copied between cache and graph. The cache's buffers are bound to the graph's inputs
 and outputs, until the buffers are replaced, and the attention nodes write new keys and values
@@ -13,14 +13,16 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import onnx
 import onnxruntime
 import torch
+from onnx import TensorProto, helper, numpy_helper
 
 from naive_speculate.infer.device import Array
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.models.llama.blocks import float_rows
 from naive_speculate.models.llama.cuda_graphs import Graphs
 from naive_speculate.models.llama.onnx_graph import EMBEDDED, GraphBuilder, LlamaGraph
+from naive_speculate.models.llama.rounded import TOP, Basis, float_rows
 from naive_speculate.models.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.models.memory import on_disk
 from naive_speculate.models.threads import num_threads
@@ -31,19 +33,26 @@ _SEEN, _LOWEST = np.float32(0), np.finfo(np.float32).min
 
 class OnnxSession:
     """Runs a graph, whose weights are on the CPU, over the rows of a ragged cache. `table`: the
-    embedding table, float32 `[vocab_size, w]` or in blocks."""
+    embedding table, float32 `[vocab_size, w]` or rounded. `basis`: the coordinates of the graph's
+    residual stream."""
 
     graphs: Graphs | None = None  # nothing is captured
 
-    def __init__(self, graph: GraphBuilder, rotary: RotaryTable, table: torch.Tensor) -> None:
+    def __init__(
+        self,
+        graph: GraphBuilder,
+        rotary: RotaryTable,
+        table: torch.Tensor,
+        basis: Basis | None = None,
+    ) -> None:
         self.shape = shape = graph.shape
         windows = [window for window in shape.windows if window is not None]
         self._windows = {"mask": None} | ({"window_mask": windows[0]} if windows else {})
         self._group = shape.num_heads // shape.num_kv_heads
         self._value_parts = graph.value_parts
         self._rotary = rotary
-        self.table = table
-        self._session = _session(graph)
+        self.table, self._basis = table, basis
+        self._session = session_of(graph.model, graph.initializers)
         self._lock = Lock()  # a binding serves one forward at a time
         # for each cache: what a binding depends on but its rows and outputs, and the bindings by
         # these
@@ -98,8 +107,8 @@ class OnnxSession:
         table = self.table
         if token_ids.min() < 0 or token_ids.max() >= len(table):
             raise ValueError(f"query_token_ids must be in [0, {len(table)})")
-        rows = table.numpy()[token_ids]
-        return rows if rows.dtype == np.float32 else float_rows(rows)
+        rows = float_rows(table.numpy()[token_ids])
+        return rows if self._basis is None else self._basis.into(rows)
 
     def _binding(self, rows: CacheRows, outputs: tuple[str, ...]) -> Any:
         """A binding to the rows' buffers and the tables, made again when these are replaced."""
@@ -136,13 +145,14 @@ class OnnxSession:
 
 class OnnxLlama(OnnxSession):
     """A forward of a Llama-like model, like `TorchLlama`, of weights on the CPU, float32 or in
-    blocks. ONNX Runtime copies all but the embedding table, which is moved to a file."""
+    rounded. ONNX Runtime copies all but the embedding table, which is moved to a file."""
 
     dtype = torch.float32
     device = torch.device("cpu")
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
-        super().__init__(graph := LlamaGraph(shape, weights), rotary, on_disk(weights.embedding))
+        graph = LlamaGraph(shape, weights, takes_signed())
+        super().__init__(graph, rotary, on_disk(weights.embedding), weights.basis)
         self._residuals = graph.residuals
 
     def forward(
@@ -160,7 +170,10 @@ class OnnxLlama(OnnxSession):
         self.run({"token_ids": query}, rows, outputs)
         if not layers:
             return torch.from_numpy(logits), None
-        states = np.concatenate([outputs[self._residuals[layer]] for layer in layers], axis=-1)
+        states = np.stack([outputs[self._residuals[layer]] for layer in layers], axis=2)
+        if self._basis is not None:
+            states = self._basis.back(states)
+        states = states.reshape(count, num_new, -1)
         return torch.from_numpy(logits), torch.from_numpy(states)
 
 
@@ -179,8 +192,10 @@ def _has_shared_pool() -> bool:
     return True
 
 
-def _session(graph: GraphBuilder) -> onnxruntime.InferenceSession:
-    """A session of a graph with its weights."""
+def session_of(
+    model: onnx.ModelProto, initializers: Mapping[str, torch.Tensor] | None = None
+) -> onnxruntime.InferenceSession:
+    """A session of a graph with its weights by name."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised, so they need not be logged
     with _POOL:
@@ -190,13 +205,45 @@ def _session(graph: GraphBuilder) -> onnxruntime.InferenceSession:
     else:
         options.intra_op_num_threads, options.inter_op_num_threads = num_threads(), 1
         options.add_session_config_entry("session.force_spinning_stop", "1")
-    values = [
-        onnxruntime.OrtValue.ortvalue_from_numpy(weight.contiguous().numpy())
-        for weight in graph.initializers.values()
-    ]
-    options.add_external_initializers(list(graph.initializers), values)
+    values = {
+        name: onnxruntime.OrtValue.ortvalue_from_numpy(weight.contiguous().numpy())
+        for name, weight in (initializers or {}).items()
+    }
+    options.add_external_initializers(list(values), list(values.values()))
     return onnxruntime.InferenceSession(
-        graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+@lru_cache
+def takes_signed() -> bool:
+    """Whether unsigned inputs are multiplied with signed weights, which is fastest, or with
+    unsigned ones: some processors' kernels add pairs of the former in 16 bits, which saturates.
+    Raises `ValueError` if neither product is exact."""
+    for signed in (True, False):
+        if is_exact(signed):
+            return signed
+    raise ValueError("this processor's kernels compute no exact products of 8 bits")
+
+
+def is_exact(signed: bool) -> bool:
+    """Whether products of extreme values equal sums in int64."""
+    random, kind = np.random.default_rng(0), np.int8 if signed else np.uint8
+    left = random.choice([0, 1, 254, 255], (4, 150)).astype(np.uint8)
+    right = (random.choice([-TOP, TOP], (150, 40)) + (0 if signed else 128)).astype(kind)
+    right[:, 0] = right.max()
+    node = helper.make_node("MatMulInteger", ["left", "right"], ["product"])
+    inputs = [helper.make_tensor_value_info("left", TensorProto.UINT8, ["n", 150])]
+    outputs = [helper.make_tensor_value_info("product", TensorProto.INT32, None)]
+    graph = helper.make_graph(
+        [node], "exact", inputs, outputs, [numpy_helper.from_array(right, "right")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+    session = session_of(model)
+    wanted = left.astype(np.int64) @ right.astype(np.int64)
+    return all(
+        np.array_equal(session.run(None, {"left": left[:rows]})[0], wanted[:rows])
+        for rows in (1, 4)
     )
 
 

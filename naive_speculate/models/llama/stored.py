@@ -7,8 +7,7 @@ Only folders with a complete, expected configuration are read here; transformers
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +17,9 @@ from safetensors import SafetensorError, safe_open
 
 from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.models.files import tensor_files
-from naive_speculate.models.llama.blocks import Rounding, in_blocks
+from naive_speculate.models.llama.rounded import Basis, Rounding, rounded, turned_columns
 from naive_speculate.models.llama.weights import (
+    LlamaLayer,
     LlamaShape,
     LlamaWeights,
     RotaryTable,
@@ -81,7 +81,7 @@ class StoredLlama:
             max_positions=config.max_position_embeddings,
             num_parameters=sum(parameter.numel() for parameter in model.parameters()),
             shape=shape_in(config),
-            weights=weights_in(_rounded(state, rounding), config.num_hidden_layers, tied),
+            weights=weights_of(state, config.num_hidden_layers, tied, rounding),
             rotary=RotaryTable(rotary.inv_freq, rotary.attention_scaling),
         )
 
@@ -118,7 +118,7 @@ def read_llama(
     folder: Path, device: torch.device, dtype: torch.dtype, rounding: Rounding | None = None
 ) -> StoredLlama | None:
     """The model in a folder, with its weights on a device in a dtype; None where transformers
-    must read it. `rounding`: whether its matrices are rounded to blocks."""
+    must read it. `rounding`: whether its matrices are rounded."""
     config = _config(folder)
     if config is None:
         return None
@@ -141,21 +141,54 @@ def read_llama(
     return stored_llama(str(folder), config, state, rotary, ends, rounding)
 
 
-def _rounded(state: LazyTensors, rounding: Rounding | None) -> LazyTensors:
-    """The tensors, each matrix rounded to blocks when it is read."""
+def weights_of(
+    state: Mapping[str, torch.Tensor], num_layers: int, tied: bool, rounding: Rounding | None
+) -> LlamaWeights:
+    """The weights, rounded or not. Rounded layers read and add to the stream in the coordinates
+    of a basis, their norms are part of the matrices after them, and what the MLP multiplies last
+    is turned."""
     if rounding is None:
-        return state
-    read_so_far = count(1)
+        return weights_in(state, num_layers, tied)
+    names = [f"model.layers.{index}." for index in range(num_layers)]
+    basis = Basis.of(
+        state["model.embed_tokens.weight"],
+        (
+            (state[f"{name}{norm}_layernorm.weight"], state[f"{name}{matrix}_proj.weight"])
+            for name in names
+            for norm, matrix in (("input", "self_attn.o"), ("post_attention", "mlp.down"))
+        ),
+    )
+    read_so_far = 0
 
-    def read(name: str) -> torch.Tensor:
-        tensor = state[name]
-        if tensor.dim() > 1:
-            tensor = in_blocks(tensor, rounding.bits)
+    def change(layer: LlamaLayer) -> LlamaLayer:
+        nonlocal read_so_far
+        read_so_far += 1
         if rounding.progress is not None:
-            rounding.progress(next(read_so_far) / len(state))
-        return tensor
+            rounding.progress(read_so_far / num_layers)
+        ones = torch.ones_like(layer.mlp_norm)
+        bias = layer.output_bias
+        return replace(
+            layer,
+            attention_norm=ones,
+            qkv=basis.reading(layer.qkv, layer.attention_norm),
+            output=rounded(basis.writing(layer.output)),
+            output_bias=None if bias is None else basis.writing(bias),
+            mlp_norm=ones,
+            gate_up=basis.reading(layer.gate_up, layer.mlp_norm),
+            down=rounded(turned_columns(basis.writing(layer.down))),
+        )
 
-    return LazyTensors(state.shapes, read)
+    weights = weights_in(state, num_layers, tied, change)
+    embedding = rounded(weights.embedding)
+    is_tied = weights.head is weights.embedding
+    return replace(
+        weights,
+        embedding=embedding,
+        head=basis.reading(weights.head, weights.norm),
+        norm=torch.ones_like(weights.norm),
+        basis=basis,
+        output=embedding if is_tied else rounded(weights.head),
+    )
 
 
 def stored_llama(
@@ -174,7 +207,7 @@ def stored_llama(
         max_positions=config.max_position_embeddings,
         num_parameters=sum(map(math.prod, state.shapes.values())),
         shape=shape,
-        weights=weights_in(_rounded(state, rounding), shape.num_layers, config.tie_word_embeddings),
+        weights=weights_of(state, shape.num_layers, config.tie_word_embeddings, rounding),
         rotary=rotary,
     )
 

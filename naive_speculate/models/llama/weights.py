@@ -5,11 +5,13 @@ key and value projections (Qwen2), RMS norms on each head's queries and keys (Qw
 window (Mistral, some Qwen2), and the scaling of the rotary frequencies.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+
+from naive_speculate.models.llama.rounded import Basis
 
 _FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 _ROPE_KINDS = (
@@ -59,12 +61,16 @@ class LlamaLayer:
 
 @dataclass
 class LlamaWeights:
-    """All weights. `head` is the same tensor as `embedding` where they are tied."""
+    """All weights. `head` is the same tensor as `embedding` where they are tied and not rounded.
+    `basis`: the coordinates of the residual stream where they are rounded, and `output`: the
+    matrix before the logits, rounded in its own coordinates."""
 
     embedding: torch.Tensor
     layers: list[LlamaLayer]
     norm: torch.Tensor
     head: torch.Tensor
+    basis: Basis | None = field(default=None, kw_only=True)
+    output: torch.Tensor | None = field(default=None, kw_only=True)
 
 
 class RotaryTable:
@@ -165,14 +171,17 @@ def layer_shapes(config: Any, read: int | None = None) -> dict[str, tuple[int, .
 
 
 def weights_in(
-    state: Mapping[str, torch.Tensor], num_layers: int, tied: bool = False
+    state: Mapping[str, torch.Tensor],
+    num_layers: int,
+    tied: bool = False,
+    change: Callable[[LlamaLayer], LlamaLayer] = lambda layer: layer,
 ) -> LlamaWeights:
-    """The weights by transformers' names; the head is the embedding where they are tied or
-    `lm_head.weight` is missing."""
+    """The weights by transformers' names, each layer changed when it is read; the head is the
+    embedding where they are tied or `lm_head.weight` is missing."""
     embedding = state["model.embed_tokens.weight"]
     return LlamaWeights(
         embedding=embedding,
-        layers=[layer_in(state, f"model.layers.{index}.") for index in range(num_layers)],
+        layers=[change(layer_in(state, f"model.layers.{index}.")) for index in range(num_layers)],
         norm=state["model.norm.weight"],
         head=embedding if tied else state.get("lm_head.weight", embedding),
     )

@@ -7,9 +7,9 @@ from transformers import LlamaConfig
 
 from naive_speculate import load_pair
 from naive_speculate.infer.ragged_cache import RaggedKVCache
-from naive_speculate.models.llama.blocks import Rounding
 from naive_speculate.models.llama.kernels import row_difference
 from naive_speculate.models.llama.model import LlamaLanguageModel
+from naive_speculate.models.llama.rounded import Rounding
 from tests.models.llama.llamas import FAMILIES, SHAPE, random_model, tokens
 
 NAMES = ("llama tied", "llama all heads", "llama narrow heads", "mistral window", "qwen3")
@@ -18,26 +18,26 @@ SMALL = {name: FAMILIES[name] for name in NAMES} | {
     "heads of 6 numbers": lambda: LlamaConfig(**SHAPE, head_dim=6),
 }
 WIDTHS = range(2, 18)
-BITS = {"float32": None, "int8": 8}
+FORMS = ("float32", "int8")
 
 
-@pytest.fixture(scope="module", params=BITS.values(), ids=BITS)
-def bits(request):
+@pytest.fixture(scope="module", params=FORMS)
+def form(request):
     return request.param
 
 
 @pytest.fixture(scope="module", params=SMALL)
-def model(request, bits):
+def model(request, form):
     config = SMALL[request.param]()
     config.intermediate_size, config.max_position_embeddings = 96, 2000
     return LlamaLanguageModel.from_transformers(
-        random_model(config), "onnx", bits and Rounding(bits)
+        random_model(config), "onnx", Rounding() if form == "int8" else None
     )
 
 
 @pytest.fixture(scope="module")
-def smollm2(bits):
-    return load_pair("smollm2", weights="float32" if bits is None else "int8").target
+def smollm2(form):
+    return load_pair("smollm2", weights=form).target
 
 
 def logits(model, ids, widths, step=128) -> torch.Tensor:
@@ -89,6 +89,6 @@ def test_so_it_is_for_smollm2(smollm2):
     assert torch.equal(chunks, logits(smollm2, ids, [70, 66, 9])[:1])
 
 
-@pytest.mark.parametrize("bits", BITS.values(), ids=BITS)
-def test_the_check_at_load_finds_the_same_bits_on_this_processor(bits):
-    assert row_difference(bits) == 0
+@pytest.mark.parametrize("form", FORMS)
+def test_the_check_at_load_finds_the_same_bits_on_this_processor(form):
+    assert row_difference(form == "int8") == 0
