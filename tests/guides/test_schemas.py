@@ -47,6 +47,7 @@ PETS = {
     ("schema", "valid", "invalid"),
     [
         ({"type": "object", "properties": AB, "required": ["z"]}, '{"z": 1}', '{"a": 1}'),
+        ({"type": "object", "properties": AB}, '{"a": 1}', '{"c": 1}'),
         ({"minimum": 3}, "3", "2"),
         ({"minimum": 3}, '"x"', "2.9"),
         ({"pattern": "^a$"}, '"a"', '"b"'),
