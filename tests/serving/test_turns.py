@@ -52,7 +52,7 @@ def test_addresses_take_turns_then_sessions_and_who_was_served_longest_ago_comes
         turns.begin(job)
     for job in jobs:
         assert turns.add(job) is None
-    order = turns.order(jobs)
+    order = turns.order(reversed(jobs))
     assert sorted(order, key=id) == sorted(jobs, key=id)
     last = {group(reader): at for at, reader in enumerate(past) for group in GROUPS}
     for group, within in ((GROUPS[0], lambda job: ()), (GROUPS[1], lambda job: job.reader.address)):

@@ -495,16 +495,16 @@ def test_a_long_prompt_is_taken_in_with_others_and_can_be_stopped(tiny_pair, mon
 def test_every_fourth_portion_of_prompts_begins_with_the_one_that_waits_longest(
     tiny_pair, monkeypatch
 ):
-    """The others begin with a short one, of which one comes before each."""
+    """The others begin with a short one, of which one more comes before each portion."""
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
-    decoder = SpeculativeDecoder(tiny_pair)
+    decoder, chunks = SpeculativeDecoder(tiny_pair), (3, 2)
     batch, one = decoder.new_batch(), SamplingParams(max_tokens=1, seed=1, ignore_eos=True)
-    chunks = 3, 2
     long = [admitted(decoder, batch, [3] * (4 * count + 1), one) for count in chunks]
+    short = []
     for portion in range(1, 4 * sum(chunks) + 1):
-        short = [admitted(decoder, batch, [5, 6, 7], one)] if portion % 4 else []
+        short.append(admitted(decoder, batch, [5, 6, 7], one))
         batch.step([row for row in (*long, *short) if not row.ended])
-        assert all(row.ended for row in short)
+        assert sum(row.ended for row in short) == portion - portion // 4
         ready = [portion >= 4 * sum(chunks[: index + 1]) for index in range(len(chunks))]
         assert [row.ended for row in long] == ready
 
