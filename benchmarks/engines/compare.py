@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from benchmarks.engines.options import verdict_of
+
 FULL = "T = 1, the target as draft"
 COPIES = ("plain", "prompt lookup", "tree of recycled tokens")  # ways without a draft model
 
@@ -30,6 +32,8 @@ def verdicts(result: dict[str, Any]) -> dict[str, str]:
         for way, own in result.get(part, {}).items():
             same = own["equal"] == own["texts"]
             cells[f"{way}, {name}"] = "equal" if same else "changed"
+    for name, ways in result.get("options", {}).items():
+        cells |= {f"{way}, {name}": verdict_of(own) for way, own in ways.items()}
     for way, own in result.get("full", {}).items():
         cells[f"{way}, all accepted"] = "a token more" if whole(own) else "no token more"
     for setting, ways in all_sampled(result).items():

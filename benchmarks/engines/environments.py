@@ -14,6 +14,7 @@ LARGE = ("torch", "transformers")  # packages that environments share
 PACKAGES, SHARED = "lib/*/site-packages", "shared.pth"  # the latter names who has them
 PIP = ("-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary", ":all:")
 ALONE = ("--no-deps", "--ignore-requires-python", "--no-compile")  # compiled as the adapter says
+NPM = ("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "-E")
 
 
 class EngineError(Exception):
@@ -46,7 +47,8 @@ def environment(script: Path, work: Path) -> Path:
     known = json.loads(made.read_text(encoding="utf-8")) if made.exists() else None
     if known == needs and still_shared(folder, packages):
         return python
-    alone = needs.get("tool", {}).get("engines", {}).get("without-dependencies", [])
+    own = needs.get("tool", {}).get("engines", {})
+    alone, npm = own.get("without-dependencies", []), own.get("npm", [])
     with (work / f"{script.stem}.log").open("w", encoding="utf-8") as log:
         run = partial(subprocess.run, check=True, stdout=log, stderr=log)
         try:
@@ -56,11 +58,15 @@ def environment(script: Path, work: Path) -> Path:
             for options, group in (([], packages), (ALONE, alone)):
                 if group:
                     run([str(python), *PIP, *options, *group])
+            if npm:
+                run([*NPM, *npm], cwd=folder)
         except subprocess.CalledProcessError as error:
-            names = " ".join([*packages, *alone])
+            names = " ".join([*packages, *alone, *npm])
             raise EngineError(
-                f"{names} cannot be installed (pip ended with {error.returncode})"
+                f"{names} cannot be installed ({error.cmd[0]} ended with {error.returncode})"
             ) from None
+        except FileNotFoundError as error:
+            raise EngineError(f"it needs {error.filename}, which is not on the path") from None
     made.write_text(json.dumps(needs), encoding="utf-8")
     return python
 

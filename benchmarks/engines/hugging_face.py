@@ -48,7 +48,25 @@ def settings(ask: Ask) -> GenerationConfig:
         eos_token_id=0,
         pad_token_id=0,
         **(sampling if ask.temperature else {}),
+        **extra(**ask.options),
     )
+
+
+def extra(
+    min_p: float | None = None,
+    min_tokens: int | None = None,
+    no_repeat_ngram_size: int = 0,
+    logit_bias: dict[str, float] | None = None,
+    forbidden: tuple[int, ...] = (),
+    stop: str | None = None,
+    **_: Any,
+) -> dict[str, Any]:
+    """The options' fields."""
+    bias = {(int(token),): value for token, value in (logit_bias or {}).items()}
+    known: dict[str, Any] = {"min_p": min_p, "min_new_tokens": min_tokens, "stop_strings": stop}
+    known |= {"sequence_bias": bias or None, "suppress_tokens": list(forbidden) or None}
+    known |= {"no_repeat_ngram_size": no_repeat_ngram_size or None}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def plain(target: Any, ask: Ask) -> list[int]:

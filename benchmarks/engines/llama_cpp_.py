@@ -18,7 +18,23 @@ ENGINE = Engine(
     source="common/speculative.cpp and common/sampling.cpp, common_sampler_sample_and_accept_n",
     counts="Accepted draft tokens after the end of the text are counted too.",
     top_p_first=True,
+    options=["logit bias", "forbidden token", "grammar", "min-p", "stop string", "seed"],
 )
+
+
+def extra(
+    letters: str = "",
+    stop: str = "",
+    min_p: float = 0.0,
+    logit_bias: dict[str, float] | None = None,
+    forbidden: tuple[int, ...] = (),
+    **_: Any,
+) -> dict[str, Any]:
+    """The options' fields."""
+    bias: list[Any] = [[int(token), value] for token, value in (logit_bias or {}).items()]
+    bias += [[token, False] for token in forbidden]
+    fields = {"min_p": min_p, "logit_bias": bias, "stop": [stop] if stop else []}
+    return fields | ({"grammar": f"root ::= [{letters}]*"} if letters else {})
 
 
 def load(folder: str) -> Callable[[Ask], Answer]:
@@ -44,10 +60,10 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             "temperature": ask.temperature,
             "top_p": ask.top_p,
             "top_k": 0,
-            "min_p": 0.0,
             "repeat_penalty": ask.repetition_penalty,
             "repeat_last_n": 256,
             "cache_prompt": False,
+            **extra(**ask.options),
             "n_probs": 1,
         }
         answer = server(ask.way).handle_completions(body)

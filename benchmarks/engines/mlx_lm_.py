@@ -11,7 +11,7 @@ import mlx.core as mx
 from mlx_lm import load as load_model
 from mlx_lm.generate import generate_step, speculative_generate_step
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
-from serve import Answer, Ask, Engine, serve
+from serve import VOCAB, Answer, Ask, Engine, allowed, serve
 
 K = 3
 
@@ -30,6 +30,13 @@ class Counted:
         return getattr(self.model, name)
 
 
+def only(tokens: list[int]) -> Callable[[Any, Any], Any]:
+    """A processor that leaves these tokens."""
+    mask = mx.full((VOCAB,), -mx.inf)
+    mask[mx.array(tokens)] = 0.0
+    return lambda _, logits: logits + mask
+
+
 ENGINE = Engine(
     packages=["mlx-lm", "mlx"],
     ways=["draft model"],
@@ -39,6 +46,7 @@ ENGINE = Engine(
     counts="from_draft marks each token that was drafted and kept. A text that fills up inside a "
     "step lacks that step's own token, so unmarked tokens are not always one per pass.",
     top_p_first=True,
+    options=["logit bias", "forbidden token", "grammar", "min-p", "seed"],
 )
 
 
@@ -47,12 +55,14 @@ def load(folder: str) -> Callable[[Ask], Answer]:
 
     def draw(ask: Ask) -> Answer:
         mx.random.seed(ask.seed)
-        sampler = make_sampler(temp=ask.temperature, top_p=ask.top_p if ask.top_p < 1 else 0.0)
-        processors = None
-        if ask.repetition_penalty != 1.0:
-            processors = make_logits_processors(
-                repetition_penalty=ask.repetition_penalty, repetition_context_size=256
-            )
+        top_p = ask.top_p if ask.top_p < 1 else 0.0
+        sampler = make_sampler(ask.temperature, top_p, ask.options.get("min_p", 0.0))
+        bias = {int(token): value for token, value in ask.options.get("logit_bias", {}).items()}
+        processors = make_logits_processors(
+            bias or None, ask.repetition_penalty if ask.repetition_penalty != 1 else None, 256
+        )
+        if (tokens := allowed(ask.options)) is not None:
+            processors.append(only(tokens))
         options = {"max_tokens": ask.max_tokens, "sampler": sampler}
         prompt = mx.array(ask.prompt)
         if ask.way == "plain":

@@ -20,8 +20,27 @@ ENGINE = Engine(
     ways=["draft model", "prompt lookup"],
     rule="A draft is accepted if a random number is at most q(draft) ÷ p(the target's own sample).",
     source="src/cpp/src/sampling/sampler.cpp, validate_candidate",
+    options=["no repeated pair", "grammar", "stop string", "minimum length", "seed"],
     counts="The last step's accepted tokens are counted, its draft tokens are not.",
 )
+
+
+def extra(
+    config: Any,
+    letters: str = "",
+    stop: str = "",
+    min_tokens: int = 0,
+    no_repeat_ngram_size: int = 0,
+    **_: Any,
+) -> None:
+    """Set the options."""
+    config.min_new_tokens = min_tokens
+    if no_repeat_ngram_size:
+        config.no_repeat_ngram_size = no_repeat_ngram_size
+    if stop:
+        config.stop_strings, config.include_stop_str_in_output = {stop}, True
+    if letters:
+        config.structured_output_config = genai.StructuredOutputConfig(regex=f"[{letters}]*")
 
 
 def load(folder: str) -> Callable[[Ask], Answer]:
@@ -58,6 +77,7 @@ def load(folder: str) -> Callable[[Ask], Answer]:
         if ask.temperature:
             config.temperature, config.top_p = ask.temperature, ask.top_p
         config.repetition_penalty = ask.repetition_penalty
+        extra(config, **ask.options)
         if ask.way != "plain":
             config.num_assistant_tokens = 3
         if ask.way == "prompt lookup":

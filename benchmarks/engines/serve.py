@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+VOCAB = 16  # tokens of the tiny models
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -28,6 +30,7 @@ class Ask:
     temperature: float = 0.0  # 0: greedy
     top_p: float = 1.0
     repetition_penalty: float = 1.0
+    options: dict[str, Any] = field(default_factory=dict)  # those of `options.py`, by name
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,14 @@ class Answer:
     accepted: int | None = None
     logprobs: list[float | None] | None = None
     passes: int | None = None  # forwards of the target
+
+
+def allowed(options: dict[str, Any]) -> list[int] | None:
+    """The tokens that a request's options allow, for engines that take a mask; None for all."""
+    forbidden = options.get("forbidden", ())
+    if forbidden:
+        return [token for token in range(VOCAB) if token not in forbidden]
+    return options.get("allowed")
 
 
 Draw = Callable[[Ask], Answer]
@@ -54,10 +65,13 @@ class Engine:
     source: str  # file and function that say so
     counts: str = ""  # what its acceptance figure counts
     top_p_first: bool = False  # whether top-p is applied before temperature
-    skips: dict[str, str] = field(default_factory=dict)  # settings that it refuses, with the reason
+    options: list[str] = field(default_factory=list)  # those of `options.py` that it takes
+    # settings that it refuses ("min-p", or of one way "min-p, draft model"), with the reason
+    skips: dict[str, str] = field(default_factory=dict)
     not_greedy: dict[str, str] = field(default_factory=dict)  # why these ways cannot be greedy
     not_timed: str = ""  # why its "draft model" is not measured with SmolLM2
     smallest: float = 0.15  # smallest bias worth finding, as total variation
+    versions: dict[str, str] = field(default_factory=dict)  # of what pip does not install
 
 
 def serve(engine: Engine, load: Callable[[str], Draw] | None = None) -> None:
@@ -67,7 +81,7 @@ def serve(engine: Engine, load: Callable[[str], Draw] | None = None) -> None:
     os.dup2(2, 1)  # libraries print to standard output
     with contextlib.redirect_stdout(sys.stderr):
         draw = None if load is None else load(sys.argv[1])
-        versions = {name: version(name) for name in engine.packages}
+        versions = engine.versions | {name: version(name) for name in engine.packages}
         versions["Python"] = platform.python_version()
         _say(answers, asdict(engine) | {"versions": versions})
         if draw is None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from hugging_face import Passes, models, settings
 from serve import Answer, Ask, Engine, serve
+from transformers import AutoTokenizer
 
 ENGINE = Engine(
     packages=["transformers", "torch"],
@@ -16,6 +17,10 @@ ENGINE = Engine(
     rule="Accepted with probability min(1, p/q); a copied token counts as drawn with certainty. "
     "Its option assistant_ensemble_weight is lossy, as its documentation says; it is off here.",
     source="transformers/generation/utils.py:4479, _speculative_sampling",
+    options=[
+        *("logit bias", "forbidden token", "no repeated pair", "grammar", "min-p", "stop string"),
+        *("minimum length", "seed"),
+    ],
     counts="It reports no acceptance figure.",
 )
 
@@ -26,6 +31,7 @@ def load(folder: str) -> Callable[[Ask], Answer]:
     draft.generation_config.num_assistant_tokens_schedule = "constant"
     draft.generation_config.assistant_confidence_threshold = 0.0
     passes = Passes(target)
+    tokenizer = AutoTokenizer.from_pretrained(f"{folder}/target")
     ways: dict[str, dict[str, Any]] = {
         "draft model": {"assistant_model": draft},
         "prompt lookup": {"prompt_lookup_num_tokens": 3},
@@ -40,6 +46,10 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             generation_config=settings(ask),
             return_dict_in_generate=True,
             output_scores=greedy,
+            tokenizer=tokenizer if "stop" in ask.options else None,
+            prefix_allowed_tokens_fn=(lambda *_: ask.options["allowed"])
+            if "allowed" in ask.options
+            else None,
             **ways.get(ask.way, {}),
         )
         tokens = result.sequences[0, len(ask.prompt) :]

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks.engines.full import full_sampled, full_steps
 from benchmarks.engines.models import CLOSE, END, GREEDY_TOKENS, PERFECT, PROMPT, VOCAB
+from benchmarks.engines.options import all_options
 from benchmarks.engines.running import Running, running
 from benchmarks.engines.serve import Ask
 from naive_speculate import SamplingParams
@@ -21,12 +22,12 @@ HERE = Path(__file__).parent
 GREEDY_TEXTS, TOKENS = 50, 4
 VARIED_PROMPT = [6, 9, 7, 9, 1, 6, 14, 11]  # a penalty that sees its last token only is found
 PENALTY = "T = 1, repetition penalty 1.3"
-SETTINGS: dict[str, dict[str, float]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "T = 1": {"temperature": 1.0},
     "T = 0.7, top-p 0.9": {"temperature": 0.7, "top_p": 0.9},
     PENALTY: {"temperature": 1.0, "repetition_penalty": 1.3},
 }
-VERDICTS = ("greedy", "sampled", "figures", "full")
+VERDICTS = ("greedy", "sampled", "options", "figures", "full")
 PARTS = (*VERDICTS, "speed")
 ERROR_RATE = 0.001
 Say = Callable[[str], None]
@@ -63,7 +64,7 @@ def trial(
             result["sampled"] = all_sampled(
                 engine, script.stem, models, smallest or about["smallest"], say
             )
-    if about["ways"] and not {"greedy", "figures"}.isdisjoint(parts):
+    if about["ways"] and not {"greedy", "options", "figures"}.isdisjoint(parts):
         say(f"{script.stem}: greedy texts")
         with running(script, models / CLOSE, work) as engine:
             result |= compared_with_plain(engine, parts)
@@ -84,6 +85,8 @@ def compared_with_plain(engine: Running, parts: Sequence[str]) -> dict[str, Any]
         result["greedy"] = {way: greedy(engine, way) for way in greedily}
         with_penalty = [] if PENALTY in engine.about["skips"] else greedily
         result["greedy_penalty"] = {way: greedy(engine, way, 1.3) for way in with_penalty}
+    if "options" in parts:
+        result["options"] = all_options(engine)
     if "figures" in parts:
         result["figures"] = {way: figures(engine, way, float(way in sampling)) for way in ways}
     return result
@@ -119,7 +122,7 @@ def all_sampled(
 
 
 def sampled(
-    engine: Running, way: str, settings: dict[str, float], models: Path, smallest: float, seed: int
+    engine: Running, way: str, settings: dict[str, Any], models: Path, smallest: float, seed: int
 ) -> dict[str, Any]:
     """The verdict of `prove_sampler` about one way and one setting."""
     prompt = VARIED_PROMPT if "repetition_penalty" in settings else PROMPT
