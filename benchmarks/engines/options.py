@@ -1,5 +1,6 @@
 """Options that drafts may forget: each is tried plainly and with drafts, on the same prompts."""
 
+import operator
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from benchmarks.engines.running import Running
 from benchmarks.engines.serve import Ask
 
 TEXTS = 50
+SAMPLED: dict[str, dict[str, Any]] = {"min-p": {"options": {}}, "seed": {"seed": TEXTS}}
 ALLOWED = [token for token, text in enumerate(TOKENS) if set(text) <= set("abcdefgh")]
 Text = list[int]
 
@@ -51,38 +53,42 @@ def all_options(engine: Running) -> dict[str, dict[str, dict[str, int]]]:
     """By option that the engine takes and by way, "plain" among them: `equal` of so many `texts`
     are what they must be, and so many are `as_without` the option. What the adapter skips, since
     the engine refuses it or ends, has none."""
-    asks, ways, skips = option_asks(), ["plain", *engine.about["ways"]], engine.about["skips"]
+    random = torch.Generator().manual_seed(0)
+    prompts = [torch.randint(1, VOCAB, (8,), generator=random).tolist() for _ in range(TEXTS)]
+    asks = [Ask(prompt, max_tokens=GREEDY_TOKENS, seed=seed) for seed, prompt in enumerate(prompts)]
+    texts = [(ask, engine.ask(ask).token_ids) for ask in asks] if engine.about["options"] else []
+    options = option_asks()
     return {
-        name: {
-            way: one_option(engine, way, name, asks[name])
-            for way in ways
-            if f"{name}, {way}" not in skips
-        }
+        name: one_option(engine, name, [(options[name](*text), text[1]) for text in texts])
         for name in engine.about["options"]
     }
 
 
 def one_option(
-    engine: Running, way: str, name: str, with_option: Callable[[Ask, Text], Ask]
-) -> dict[str, int]:
-    """One option and way. A text with drafts must be the plain one with this option; what min-p
-    cuts to one token must be the greedy text; two texts of one seed must be the same."""
-    random, equal, without = torch.Generator().manual_seed(0), 0, 0
-    for seed in range(TEXTS):
-        prompt = torch.randint(1, VOCAB, (8,), generator=random).tolist()
-        ask = Ask(prompt, max_tokens=GREEDY_TOKENS, seed=seed)
-        greedy = engine.ask(ask).token_ids
-        one = replace(with_option(ask, greedy), way=way)
-        text = engine.ask(one).token_ids
-        if name == "seed":
-            expected = engine.ask(one).token_ids
-            other = engine.ask(replace(one, seed=seed + TEXTS)).token_ids
-        else:
-            expected = engine.ask(replace(one, way="plain")).token_ids
-            other = engine.ask(replace(one, options={})).token_ids
-        equal += text == (greedy if name == "min-p" else expected)
-        without += text == other
-    return {"equal": equal, "texts": TEXTS, "as_without": without}
+    engine: Running, name: str, asks: list[tuple[Ask, Text]]
+) -> dict[str, dict[str, int]]:
+    """One option, with the greedy texts without it. A text with drafts must be the plain one; what
+    min-p cuts to one token must be the greedy text; two texts of one seed must be the same."""
+    plain = [engine.ask(ask).token_ids for ask, _ in asks]
+    result = {}
+    for way in ["plain", *engine.about["ways"]]:
+        if f"{name}, {way}" in engine.about["skips"]:
+            continue
+        expected, without = plain, [greedy for _, greedy in asks]
+        if name in SAMPLED:
+            expected = without if name == "min-p" else _texts(engine, asks, way)
+            without = _texts(engine, asks, way, **SAMPLED[name])
+        own = plain if way == "plain" and name != "seed" else _texts(engine, asks, way)
+        result[way] = {
+            "equal": sum(map(operator.eq, own, expected)),
+            "texts": len(asks),
+            "as_without": sum(map(operator.eq, own, without)),
+        }
+    return result
+
+
+def _texts(engine: Running, asks: list[tuple[Ask, Text]], way: str, **other: Any) -> list[Text]:
+    return [engine.ask(replace(ask, way=way, **other)).token_ids for ask, _ in asks]
 
 
 def verdict_of(own: dict[str, int]) -> str:
