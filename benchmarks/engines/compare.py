@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks.engines.options import verdict_of
 
-FULL = "T = 1, the target as draft"
+NEAR, FULL = "T = 1, a near draft", "T = 1, the target as draft"
 COPIES = ("plain", "prompt lookup", "tree of recycled tokens")  # ways without a draft model
 
 
@@ -21,8 +21,8 @@ def whole(full: dict[str, int]) -> bool:
 
 def all_sampled(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The verdicts about samples, by setting and way."""
-    full = result.get("full_sampled", {})
-    return result.get("sampled", {}) | ({FULL: full} if full else {})
+    more = {NEAR: result.get("near_sampled"), FULL: result.get("full_sampled")}
+    return result.get("sampled", {}) | {name: own for name, own in more.items() if own}
 
 
 def verdicts(result: dict[str, Any]) -> dict[str, str]:

@@ -4,7 +4,8 @@ One folder has the target and the draft as safetensors in the Hub's layout (`tar
 as GGUF files (`target.gguf`, `draft.gguf`, and in float16 `target-f16.gguf`, `draft-f16.gguf`).
 Sampled texts are tried with it: its draft is far from the target, so that a wrong rule shows. For
 greedy texts, the folder `close` in it has the same target with a draft that it often accepts, and
-`perfect` the target as its own draft.
+`perfect` the target as its own draft. `near` has a sharper draft, which is often accepted and
+differs from step to step: wrong residuals and ratios show that a far draft hides.
 """
 
 from pathlib import Path
@@ -19,20 +20,37 @@ END = 0  # ends a text
 ROPE_BASE = 10_000.0
 TOKENS = ["<e>", *(chr(97 + index) for index in range(VOCAB - 2)), "ab"]
 PROMPT, GREEDY_TOKENS = [3, 5, 3, 5, 3], 24
-CLOSE, PERFECT = "close", "perfect"
+CLOSE, NEAR, PERFECT = "close", "near", "perfect"
 SHARE = 0.1  # of the close draft's weights, the part of the other draft: 74% of its favourites are
 # the target's, of the other one's 3%
 
 
 def write(folder: Path) -> None:
     """Write all of them."""
-    target, draft, close = llama(1), llama(2), llama(1)
-    with torch.no_grad():
-        for own, other in zip(close.parameters(), draft.parameters(), strict=True):
-            own.lerp_(other, SHARE)
+    target, draft = llama(1), llama(2)
     _write_pair(folder, target, draft)
-    _write_pair(folder / CLOSE, target, close.half().float())
+    _write_pair(folder / CLOSE, target, between(target, draft, SHARE))
+    _write_pair(folder / NEAR, target, near(target))
     _write_pair(folder / PERFECT, target, target)
+
+
+def between(target: LlamaForCausalLM, draft: LlamaForCausalLM, share: float) -> LlamaForCausalLM:
+    """The target with a share of another model's weights."""
+    model = llama(1)
+    with torch.no_grad():
+        for own, one, other in zip(
+            model.parameters(), target.parameters(), draft.parameters(), strict=True
+        ):
+            own.copy_(one.lerp(other, share))
+    return model.half().float()
+
+
+def near(target: LlamaForCausalLM) -> LlamaForCausalLM:
+    """The draft of `near`: found by computing which of many drafts shows which wrong rule."""
+    model = between(target, llama(16), 0.25)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(2)
+    return model
 
 
 def _write_pair(folder: Path, target: LlamaForCausalLM, draft: LlamaForCausalLM) -> None:

@@ -19,6 +19,8 @@ are compared with exact probabilities, which come from enumerating this project'
 the same weights: a G-test with a false alarm rate of 0.1% per verdict. Each biased verdict was
 repeated with a second set of seeds. With a draft far from the target a window is rarely accepted
 whole, so the target is its own draft in one more column: the token after such a window shows there.
+A near draft, sharper than the target and often accepted, is in another one: residuals and ratios of
+the wrong position show there (tests/bench/test_engines.py has what each draft shows).
 The prompt with a repetition penalty was chosen so that a penalty that forgets all but its last
 token shows: that cell is a sensitive case, not a typical size of the bias.
 This page is made from `benchmarks/engines/results/`.

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from benchmarks.engines.compare import COPIES
 from benchmarks.engines.full import full_sampled, full_steps
-from benchmarks.engines.models import CLOSE, END, GREEDY_TOKENS, PERFECT, PROMPT, VOCAB
+from benchmarks.engines.models import CLOSE, END, GREEDY_TOKENS, NEAR, PERFECT, PROMPT, VOCAB
 from benchmarks.engines.options import all_options
 from benchmarks.engines.running import Running, running
 from benchmarks.engines.serve import Ask
@@ -27,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "T = 0.7, top-p 0.9": {"temperature": 0.7, "top_p": 0.9},
     PENALTY: {"temperature": 1.0, "repetition_penalty": 1.3},
 }
-VERDICTS = ("greedy", "sampled", "options", "figures", "full")
+VERDICTS = ("greedy", "sampled", "options", "figures", "near", "full")
 PARTS = (*VERDICTS, "speed")
 ERROR_RATE = 0.001
 Say = Callable[[str], None]
@@ -68,6 +69,13 @@ def trial(
         say(f"{script.stem}: greedy texts")
         with running(script, models / CLOSE, work) as engine:
             result |= compared_with_plain(engine, parts)
+    if about["ways"] and "near" in parts:
+        with running(script, models / NEAR, work) as engine:
+            result["near_sampled"] = {
+                way: twice(engine, way, SETTINGS["T = 1"], models, smallest or about["smallest"])
+                for way in about["ways"]
+                if way not in COPIES
+            }
     if about["ways"] and "full" in parts:
         with running(script, models / PERFECT, work) as engine:
             result["full"] = full_steps(engine)
@@ -114,11 +122,18 @@ def all_sampled(
             continue
         for way in ["plain", *engine.about["ways"]] if engine.about["ways"] else []:
             say(f"{name}: {way}, {setting}")
-            verdict = sampled(engine, way, values, models, smallest, seed=0)
-            if verdict["biased"]:  # once more, with other seeds
-                verdict["again"] = sampled(engine, way, values, models, smallest, seed=10**6)
-            verdicts.setdefault(setting, {})[way] = verdict
+            verdicts.setdefault(setting, {})[way] = twice(engine, way, values, models, smallest)
     return verdicts
+
+
+def twice(
+    engine: Running, way: str, settings: dict[str, Any], models: Path, smallest: float
+) -> dict[str, Any]:
+    """A verdict; a bad one has another one "again", from other seeds."""
+    verdict = sampled(engine, way, settings, models, smallest, seed=0)
+    if verdict["biased"]:
+        verdict["again"] = sampled(engine, way, settings, models, smallest, seed=10**6)
+    return verdict
 
 
 def sampled(

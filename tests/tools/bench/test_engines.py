@@ -100,13 +100,6 @@ def with_rule(folder: Path, **fault: str) -> Path:
     return copy
 
 
-def test_a_rule_with_a_wrong_residual_is_found(folder, tmp_path):
-    script = with_rule(tmp_path, RESIDUAL="q[n]")
-    with running(script, folder, tmp_path) as engine:
-        verdict = sampled(engine, "draft model", SETTINGS["T = 1"], folder, 0.4, seed=0)
-    assert verdict["biased"]
-
-
 @pytest.mark.parametrize("fault", [{}, {"EMITTED": "[:k]"}])
 def test_a_step_that_emits_no_token_after_a_whole_window_is_found(fault, folder, tmp_path):
     script = with_rule(tmp_path, **fault)
