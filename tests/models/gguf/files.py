@@ -28,16 +28,13 @@ def written(
     tokenizer: Any = None,
     dtype: str = "float32",
     keys: Mapping[str, Any] | None = None,
-    alignment: int | None = None,
 ) -> Path:
     """The model as a file. `dtype` is the type of the matrices, one of `DTYPES`; norms and biases
     are float32. The tokenizer has GPT-2's pre-tokenizer; None writes token numbers. `keys`: more
-    of the architecture. Tensors begin at multiples of `alignment`, by default of 32."""
+    of the architecture."""
     config = model.config
     architecture = gguf.MODEL_ARCH[config.model_type.upper()]
     writer = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[architecture])
-    if alignment is not None:
-        writer.add_custom_alignment(alignment)
     _write_shape(writer, config)
     adds = {float: writer.add_float32, int: writer.add_uint32, bool: writer.add_bool}
     for key, value in (keys or {}).items():

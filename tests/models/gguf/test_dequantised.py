@@ -99,13 +99,6 @@ def test_a_file_in_float32_is_the_model_that_was_written(tmp_path, family):
     assert read_gguf_llama(path, CPU, torch.float32).num_parameters == model.num_parameters()
 
 
-@pytest.mark.parametrize("alignment", [8, 64, 4096])
-def test_tensors_are_found_wherever_the_file_s_alignment_puts_them(tmp_path, alignment):
-    model = model_of("llama")
-    path = written(model, tmp_path / "model.gguf", byte_level(), alignment=alignment)
-    assert_same_weights(path, model)
-
-
 def test_everything_that_a_forward_reads_is_on_the_device_of_the_weights(llama_file):
     stored = read_gguf_llama(llama_file, torch.device("meta"), torch.float32)
     tensors = {"rotary": stored.rotary.up_to(4)[0], **parts(stored.weights)}

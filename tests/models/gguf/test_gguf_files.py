@@ -2,10 +2,12 @@
 
 import struct
 
+import gguf
+import numpy as np
 import pytest
 
 from naive_speculate import load_pair
-from naive_speculate.models.gguf.metadata import read_metadata
+from naive_speculate.models.gguf.metadata import read_header, read_metadata
 
 
 def string(text: str) -> bytes:
@@ -41,6 +43,25 @@ def test_metadata_of_every_kind_are_read(tmp_path):
         "tokenizer.ggml.token_type": [1, 3],
         "tokenizer.ggml.add_bos_token": True,
     }
+
+
+@pytest.mark.parametrize("alignment", [None, 8, 64])
+def test_tensors_begin_where_the_reader_of_gguf_finds_them(tmp_path, alignment):
+    """Wherever the header ends."""
+    path = tmp_path / "some.gguf"
+    for length in range(alignment or 32):
+        writer = gguf.GGUFWriter(path, "llama")
+        if alignment is not None:
+            writer.add_custom_alignment(alignment)
+        writer.add_name("a" * length)
+        for size in (3, 5):
+            writer.add_tensor(f"{size}", np.zeros(size, np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        theirs = {tensor.name: tensor.data_offset for tensor in gguf.GGUFReader(path).tensors}
+        assert {name: tensor.offset for name, tensor in read_header(path)[1].items()} == theirs
 
 
 @pytest.mark.parametrize(
