@@ -4,10 +4,13 @@ import { make, svg } from "./dom.js";
 
 const WIDTH = 720; // minimum, for a picture's legend in one row
 const NAME = "naive-speculate";
+const CITE = "Cite as: Naive Speculate, a lossless speculative decoder that one can watch (CITATION.cff),";
 const SHARP = 2;   // pixels of a picture per pixel of the page
 const DASHES = { dotted: "1.5 2.5", dashed: "5 3" };
 
+// Files of markup begin with how to cite them.
 export function download(name, content, type) {
+  if (/html|svg/.test(type)) content = `<!-- ${CITE} ${location.href.replace(/--/g, "%2D%2D")} -->\n${content}`;
   const href = URL.createObjectURL(new Blob([content], { type }));
   make("a", { href, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(href), 10000);

@@ -138,8 +138,10 @@ window.speak = (table) => {
   observer.observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ATTRIBUTES });
   walk(document.documentElement);
 
-  // A menu shows its choice as the value of a field, which is no text: Gradio takes its choices in this language.
+  // A menu shows its choice as the value of a field, which is no text: Gradio takes its choices, and the first prompt, in this
+  // language.
   for (const { props } of window.gradio_config?.components ?? []) {
+    if (props.elem_id === "prompt") props.value = translated(props.value);
     for (const choice of props.choices ?? []) if (Array.isArray(choice) && choice[0] !== choice[1]) choice[0] = translated(choice[0]);
   }
 };

@@ -11,6 +11,7 @@ const LANGUAGE = "naive-speculate-language";
 const EVERY_MS = 1000; // between requests whether a pair is still loading
 const USUAL = "run";
 const STILL_FRAMES = 10;
+const CAPTION = "One step of speculative decoding: the drafter proposes, one pass of the target judges.";
 // What Escape closes first.
 const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), :is(.ns-inspector, .ns-settings).ns-open";
 
@@ -94,12 +95,14 @@ function lectures(button) {
   if (query().get("lecture") === "1") turn(true);
 }
 
-// One run, its stage alone or one lesson, and a link to the whole page.
+// One run, its stage alone or one lesson, and a link to the whole page; the stage alone is a figure with a number and a caption.
 function embed() {
+  const [alone, number] = [query().get("stage") === "1", query().get("figure")];
   document.body.classList.add("ns-embed");
-  document.body.classList.toggle("ns-machine-only", query().get("stage") === "1");
-  const looks = { class: "ns-whole", href: addressWith({ embed: null, stage: null }), target: "_blank", rel: "noopener" };
-  document.body.append(make("a", looks, "Open the whole page"));
+  document.body.classList.toggle("ns-machine-only", alone);
+  const looks = { href: addressWith({ embed: null, stage: null, figure: null }), target: "_blank", rel: "noopener" };
+  const said = alone ? [make("b", "", `Figure ${/^\d{1,3}$/.test(number) ? number : 1}.`), " ", make("span", "", CAPTION), " "] : [];
+  document.body.append(make("p", "ns-whole", ...said, make("a", looks, "Open the whole page")));
 }
 
 // Polls until all pairs are loaded, then triggers an update of the page.

@@ -30,6 +30,7 @@ class Race {
     this.parted.addEventListener("click", () => explain(this.texts()));
     mine.texts = () => this.texts();
     this.again.addEventListener("click", () => { if (this.state === "replaying") this.draw(); else this.replay(); });
+    this.won = document.querySelector(".ns-won"); // in sight while the race is not; none in a saved run
     new ResizeObserver(() => this.place()).observe(root);
   }
 
@@ -82,6 +83,7 @@ class Race {
     this.root.toggleAttribute("data-faster", state === "done" && result.includes("× faster"));
     write(this.find(".ns-result b"), result);
     write(this.find(".ns-result span"), run.measuring && run.done && state === "done" ? `${rest} · measuring it again …` : rest);
+    if (this.won) write(this.won, state === "done" && !run.crowded ? [result, rest].map((text) => text.split(" · ").at(-1)).join(", ") : "");
     this.again.hidden = state === "live";
     this.parted.hidden = state !== "done" || partedAt(run) < 0;
     write(this.again, state === "replaying" ? "Skip" : "Replay");
@@ -91,6 +93,7 @@ class Race {
   // The result stands after the bar with drafts, or below it if there is no room.
   place() {
     if (!this.run) return;
+    if (this.won) this.won.hidden = !this.root.clientWidth; // another tab is open
     const share = this.state === "done" ? this.run.drafts.whole.time / this.scale : 0;
     this.result.style.setProperty("--end", share);
     this.result.classList.toggle("ns-below", this.state !== "done" || (1 - share) * this.drafts.track.getBoundingClientRect().width < this.result.scrollWidth + 20);

@@ -290,7 +290,7 @@ UNSAID = re.compile(
 )
 """What code uses in a string but never shows, and names."""
 INTERNAL = re.compile(
-    "^Plotly|^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a"
+    "^Plotly|^Cite as|^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a"
     " lesson must|close_rejection|^event number|inputs: the call|^not enough|^temperature is"
     " 0|^dtype|^{} returns|^hidden|^target has|^this pair has no|^chat is set|^prompt and text|^, a"
     " run of|^tokens must|^{} must be a number from|^a run"
