@@ -28,7 +28,7 @@ SILENT = re.compile(
 """Modules without texts of the page."""
 ENGINE = [
     *("tools/show/palette.py", "tools/doctor/suspects.py", "tools/differ/compare.py"),
-    *("models/foreign/assistant_drafter.py", "models/foreign/block_drafter.py"),
+    *(f"models/foreign/{name}_drafter.py" for name in ("assistant", "block", "mtp")),
     "models/heads/suffix_head.py",
     *(f"speculate/draft/{name}.py" for name in ("head", "model", "prompt_lookup", "suffix")),
 ]
@@ -290,7 +290,8 @@ UNSAID = re.compile(
 )
 """What code uses in a string but never shows, and names."""
 INTERNAL = re.compile(
-    "^Plotly|^Cite as|^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a"
+    "^Cite as|^Plotly|"
+    "^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a"
     " lesson must|close_rejection|^event number|inputs: the call|^not enough|^temperature is"
     " 0|^dtype|^{} returns|^hidden|^target has|^this pair has no|^chat is set|^prompt and text|^, a"
     " run of|^tokens must|^{} must be a number from|^a run"
