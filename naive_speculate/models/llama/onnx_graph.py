@@ -134,10 +134,11 @@ class GraphBuilder:
             )
         output = self._linear(attended, layer.output, layer.output_bias, exact=0)
         stream, normed = self._add_and_norm(stream, output, layer.mlp_norm)
-        # Two products are faster than one fused product that must be split.
-        gate, up = (
-            self._linear(normed, weight, exact=self._exact) for weight in layer.gate_up.chunk(2)
-        )
+        if is_rounded(layer.gate_up):
+            both = self._linear(normed, layer.gate_up, exact=self._exact)
+            gate, up = self._split(both, *[width_of(layer.down)] * 2)
+        else:  # two products are faster than one fused product that must be split
+            gate, up = (self._linear(normed, weight) for weight in layer.gate_up.chunk(2))
         activated = self._add("QuickGelu", [gate], domain=ORT, alpha=1.0)  # x * sigmoid(x): SiLU
         product = self._add("Mul", [activated, up])
         if is_rounded(layer.down):

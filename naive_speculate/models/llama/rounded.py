@@ -24,8 +24,8 @@ from naive_speculate.infer.device import Array
 
 TOP = 127  # the largest whole number
 _FLOAT = 4  # bytes of a float32
-_EXACT = 16  # columns of the residual stream that stay in float32
-_AT_ONCE = 2**18  # numbers that are rounded at a time; the intermediate values fit a core's cache
+_EXACT = 8  # columns of the residual stream that stay in float32
+_AT_ONCE = 2**16  # numbers that are rounded at a time; the intermediate values fit a core's cache
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,14 @@ class Rounding:
     progress: Callable[[float], object] | None = None
 
 
-def rounded(matrix: torch.Tensor, exact: int = 0) -> torch.Tensor:
-    """A matrix `[n, k]` in 8 bits, but its first `exact` columns."""
+def rounded(
+    matrix: torch.Tensor,
+    exact: int = 0,
+    change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.float,
+) -> torch.Tensor:
+    """A matrix `[n, k]` in 8 bits, but its first `exact` columns; its rows are changed before."""
     rows_at_once = max(1, _AT_ONCE // matrix.shape[1])
-    return torch.cat([_rounded(rows.float(), exact) for rows in matrix.split(rows_at_once)])
+    return torch.cat([_rounded(change(rows), exact) for rows in matrix.split(rows_at_once)])
 
 
 def _rounded(rows: torch.Tensor, exact: int) -> torch.Tensor:
@@ -151,8 +155,11 @@ class Basis:
     def reading(self, matrix: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
         """A matrix `[n, d]` after a norm `[d]`, for the norm's input in these coordinates,
         rounded."""
-        turned_rows = self.into((matrix.float() * norm.float()).numpy())
-        return rounded(torch.from_numpy(turned_rows), self.exact)
+
+        def change(rows: torch.Tensor) -> torch.Tensor:
+            return torch.from_numpy(self.into((rows.float() * norm.float()).numpy()))
+
+        return rounded(matrix, self.exact, change)
 
     def writing(self, matrix: torch.Tensor) -> torch.Tensor:
         """A matrix `[d, k]` or a bias `[d]` that adds to the stream in these coordinates."""

@@ -175,7 +175,7 @@ def weights_of(
             output_bias=None if bias is None else basis.writing(bias),
             mlp_norm=ones,
             gate_up=basis.reading(layer.gate_up, layer.mlp_norm),
-            down=rounded(turned_columns(basis.writing(layer.down))),
+            down=rounded(basis.writing(layer.down), change=turned_columns),
         )
 
     weights = weights_in(state, num_layers, tied, change)
