@@ -34,7 +34,7 @@ LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
 """The page's languages by code. All but English, the source, have a table of translations in
 `assets/languages`."""
 _OF_PARTS = (
-    "page machine race tokens rounds player odds waterfall experiments lessons redraw rooms"
+    "page machine race tokens rounds player odds waterfall experiments lessons rooms"
     " strategies connection first_paint"
 )
 STYLE_SHEETS = [

@@ -39,7 +39,7 @@ export function mount() {
 export const isLost = () => gone;
 
 // The connection is lost: call this once when it is back.
-export function whenBack(act) {
+function whenBack(act) {
   waiting.add(act);
   lost();
 }
@@ -59,10 +59,19 @@ export function say(text, name, act) {
   if (name) offer.append(button("", name, () => { say(""); act(); }));
 }
 
-// The server's answer, of which text is JSON; undefined without a connection, null if it is empty.
+// What the server answers. A call that fails without a connection is made again once that is back.
+export async function asked(ask) {
+  for (;;) {
+    const answer = await (async () => ask())().catch(() => undefined);
+    if (answer !== undefined || !gone) return answer;
+    await new Promise((back) => { waiting.add(back); });
+  }
+}
+
+// The same, of which text is JSON; undefined if the call fails, null if the answer is empty.
 export async function answerTo(ask) {
+  const answer = await asked(ask);
   try {
-    const answer = await ask();
     return typeof answer === "string" ? JSON.parse(answer || "null") : answer;
   } catch {
     return undefined;

@@ -34,6 +34,14 @@ export function change(node, attributes) {
 // Whether the reader wants less movement.
 export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
+// Calls `act` in each frame with the milliseconds since the last one, as long as it returns true.
+export function everyFrame(act, last = performance.now()) {
+  requestAnimationFrame(() => {
+    const now = performance.now();
+    if (act(now - last)) everyFrame(act, now);
+  });
+}
+
 export const lecturing = () => document.body.classList.contains("ns-lecture");
 
 export function onEscape(act) {

@@ -48,7 +48,7 @@ async function save(stage, name, type, ...what) {
 
 // The machine's step as a drawing for a slide, as far as playback has come.
 export function drawRound(stage) {
-  const { machine: { step }, player: { cursor } } = stage;
+  const { step, cursor } = stage.player;
   save(stage, `${NAME}-step-${step + 1}.svg`, "image/svg+xml", "round", step, cursor);
 }
 

@@ -8,6 +8,12 @@ export function percent(share) {
   return `${Math.floor(share * 100 + 0.5)}%`;
 }
 
+// A probability with so many decimals, rounded half up, as `rounded` in drawing.py.
+export function rounded(value, digits) {
+  const least = 10 ** -digits;
+  return value > 0 && value < least / 2 ? `<${least.toFixed(digits)}` : (Math.floor(value / least + 0.5 + 1e-9) * least).toFixed(digits);
+}
+
 // α and its deviation: two digits, rounded as in `percent`.
 export const two = (share) => (Math.floor(share * 100 + 0.5) / 100).toFixed(2);
 

@@ -1,10 +1,10 @@
 // The lessons, one step at a time. Each step shows and highlights part of a picture. A lesson is fetched when it is opened, as
 // it was recorded; a live run sends the same content with other numbers.
 
-import { answerTo, isLost, whenBack } from "./connection.js";
+import { answerTo } from "./connection.js";
 import { addressWith, button, change, copyBy, finder, make, onKeys, onLink, query, readdress } from "./dom.js";
 import { sum } from "./format.js";
-import { Drawing } from "./machine.js";
+import { Drawing } from "./moves.js";
 import { plot } from "./plot.js";
 import { expectedTokens } from "./theory.js";
 
@@ -75,7 +75,6 @@ class Learn {
     [this.lesson, this.step] = [lesson, step];
     if (!this.content) {
       const content = await answerTo(() => this.server.recorded(lesson));
-      if (content === undefined && isLost()) whenBack(() => this.lesson === lesson && this.go(lesson, step));
       if (!content) return; // opening the lesson asks again
       this.learn(content);
       if (this.lesson !== lesson) return;

@@ -13,7 +13,7 @@ export function begin() {
     resync: nothing, trace: nothing, link: nothing,
     speedup: async () => JSON.stringify({ reason: "This run was saved without a measured speedup." }),
     drawing: async ([, step, layout]) => drawings[step]?.[layout === "narrow" ? 1 : 0] ?? "",
-    explain: async ([, number]) => (words[number] ? JSON.stringify({ words: words[number], redraw: words[number].redraw }) : ""),
+    explain: async ([, number]) => (words[number] ? JSON.stringify({ words: words[number] }) : ""),
   };
   const find = (id) => document.getElementById(id);
   mountGlossary({ element: find("glossary") });

@@ -2,7 +2,7 @@
 // fixed bar and arrow keys; a part of the page embedded in another page; its language, and its settings on a phone.
 
 import { answerTo } from "./connection.js";
-import { addressWith, lecturing, make, onEscape, onKeys, query, readdress, storage } from "./dom.js";
+import { addressWith, lecturing, make, onEscape, query, readdress, storage } from "./dom.js";
 import { markProblems } from "./problems.js";
 import { UNLINKED } from "./rooms.js";
 
@@ -13,7 +13,7 @@ const USUAL = "run";
 const STILL_FRAMES = 10;
 const CAPTION = "One step of speculative decoding: the drafter proposes, one pass of the target judges.";
 // What Escape closes first.
-const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), :is(.ns-inspector, .ns-settings).ns-open";
+const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), .ns-both:not([hidden]), :is(.ns-inspector, .ns-settings).ns-open";
 
 export function mount({ element, trigger }) {
   themed(element.querySelector(".ns-theme"));
@@ -87,11 +87,6 @@ function lectures(button) {
   document.addEventListener("keydown", ({ key, ctrlKey, metaKey, altKey }) => {
     if (lecturing() && key === "Escape" && !ctrlKey && !metaKey && !altKey && !document.querySelector(OPEN)) turn(false);
   }, true);
-  const press = (name) => () => document.querySelector(`.ns-machine [data-act="${name}"]`).click();
-  const [back, forward] = ["back", "forward"].map(press);
-  const keys = { ArrowLeft: back, PageUp: back, ArrowRight: forward, PageDown: forward, " ": press("play"), Home: press("start"), End: press("end") };
-  onKeys(keys, ({ key, target }) => lecturing() && document.querySelector(".ns-stage")?.checkVisibility() &&
-    !target.closest?.(key === " " ? "[role=tab], button, summary, a" : "[role=tab]"));
   if (query().get("lecture") === "1") turn(true);
 }
 

@@ -1,22 +1,24 @@
 // The stage: receives numbered events from the server, shows them as tokens and steps, and replays them.
 
 import { answerTo, isLost, mount as watchConnection, say } from "./connection.js";
-import { Tip, finder, onEscape } from "./dom.js";
+import { Tip, finder, onEscape, still } from "./dom.js";
 import { Drafter, Guided } from "./drafter.js";
 import { chipText, describe, ending, percent, spoken } from "./format.js";
 import { inspected } from "./inspector.js";
 import { Link } from "./link.js";
-import { Machine, played } from "./machine.js";
+import { Machine } from "./machine.js";
+import { STEP } from "./moves.js";
 import { Controls, Player } from "./player.js";
 import { raced } from "./race.js";
 import { Sums, mountHeadline, summaries } from "./summary.js";
-import { drawRound, offerFiles } from "./downloads.js";
+import { offerFiles } from "./downloads.js";
 import { Flow, OUTPUT, PlainText, Rounds, TOKEN, VERDICT, focusToken, hush, moveByKey, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work per frame; where the browser takes longer for the rest, half of the frame …
 const SLOW_MS = 100;  // … up to this
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times per second
 const GONE = "The server no longer has this run, so the rest is missing. The server may have restarted.";
+const LONGEST_MS = 1000; // between frames: more has passed while the page was in the background
 const PLAIN_MS = 100; // between requests for the run without drafts, while it is decoded
 const NO_ANSWER = "The server does not answer.";
 const QUIET_MS = 1000; // after so much silence, a live run is requested
@@ -36,18 +38,23 @@ class Stage {
     this.rounds = new Rounds(this.find("#rounds"));
     this.tip = new Tip(this.find(".ns-tip"));
     this.player = new Player();
-    this.machine = new Machine(machine, (place, layout) => this.server.drawing([this.run.id, place, layout]),
-      (step, index) => this.choose(step, index));
-    this.controls = new Controls(component, this.player, this.machine, () => this.wake());
-    played.follow(() => this.wake());
+    this.run = { id: "", serial: -1, live: false };
+    this.frame = 0;
+    this.sums = new Sums();
+    const wake = () => this.wake();
+    this.machine = new Machine(machine, {
+      wake,
+      draw: (place, layout) => this.server.drawing([this.run.id, place, layout]),
+      choose: (step, index) => this.choose(step, index),
+      hold: () => { this.player.hold((this.player.step + 1) * STEP, true); wake(); },
+    });
+    this.controls = new Controls(component, this.player, this.machine, wake);
     this.plainText = new PlainText(this.root);
     this.drafter = new Drafter(this.find(".ns-drafter"));
     this.link = new Link(this);
     this.guided = new Guided(this);
     offerFiles(this);
     mountHeadline({ element, measure: () => this.measure(true) });
-    this.run = { id: "", serial: -1, live: false };
-    this.frame = 0;
     this.drew = Infinity;      // when the last frame began, if this one follows at once
     this.told = { upto: -1, at: 0, event: -1 }; // the last summary sent, its time, and the event in the inspector
     this.timer = 0;
@@ -109,6 +116,7 @@ class Stage {
     this.heard = performance.now();
     if (message.first > have) return void this.resync();
     const fresh = message.events.slice(have - message.first);
+    const first = !this.player.steps;
     this.player.add(fresh);
     for (const event of fresh) this.sums.add(event);
     this.run.crowded = message.crowded;
@@ -123,7 +131,8 @@ class Stage {
       if (!this.sums.finished?.speedup) this.measure(false);
     }
     if (message.over && this.player.length < message.total) this.resync(); // no more messages come
-    this.machine.arrive(this.player.steps, message.done);
+    this.player.arrive();
+    if (first && this.player.steps && !still()) this.player.loop();
     this.link.arrive();
     this.race();
     this.wake();
@@ -206,26 +215,30 @@ class Stage {
 
   draw = () => {
     this.frame = 0;
-    const { player } = this;
+    if (!this.run.id) return;
+    const { player, machine } = this;
     const started = performance.now();
-    const target = player.aim();
+    if (machine.visible && started - this.drew < LONGEST_MS) player.advance(started - this.drew, (step) => machine.ready(step));
+    const { target } = player;
+    const turned = player.cursor !== target;
     const most = Math.max(FRAME_MS, Math.min(SLOW_MS, (started - this.drew) / 2));
     while (player.cursor !== target && performance.now() - started < most) {
       const on = player.cursor < target;
       this.turn(on ? player.cursor++ : --player.cursor, on);
     }
     if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
+    machine.show(player);
     this.controls.draw(this.run.live, this.sums.settings);
     if (this.looked && this.told.event >= player.cursor) this.look(); // at once: it is no longer reached
-    if (player.playing || (player.following && this.run.live)) { // last, because they force a layout
+    if (turned && (player.going || (player.following && this.run.live))) { // last, because they force a layout
       this.flow.follow();
       this.rounds.follow();
     }
     if (player.cursor !== this.told.upto && !this.timer) {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
-    this.drew = player.busy ? started : Infinity;
-    if (player.busy) this.wake();
+    this.drew = player.going || player.busy ? started : Infinity;
+    if (player.going || player.busy) this.wake();
   };
 
   tell() {
@@ -288,9 +301,11 @@ class Stage {
   pin(token, node) {
     this.pinned = token;
     const [step, { index }] = [this.player.round(token.born), this.player.events[token.born]];
-    this.machine.touch();
-    if (this.machine.step !== step) this.machine.show(step);
+    const { player } = this;
+    if (player.step !== step) Object.assign(player, { at: Math.min(player.end, (step + 1) * STEP), sticks: false });
+    player.going = player.looping = false;
     this.machine.look(index);
+    this.wake();
     this.look(true);
     if (!node) return;
     document.querySelector(".inspector-why").scrollIntoView({ block: "nearest" });
@@ -311,7 +326,7 @@ class Stage {
     const [, upto] = this.player.stepOf(number); // later events add nothing about it
     inspected.tell({
       run: this.run.id, number, upto, event: events[number], settings: this.sums.settings, chosen, pinned: Boolean(this.pinned),
-      resting: chosen || (!busy && (done || !following)), choose: () => this.pin(token), draws: () => drawRound(this),
+      resting: chosen || (!busy && (done || !following)), choose: () => this.pin(token),
       ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });
   }

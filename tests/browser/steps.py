@@ -15,9 +15,8 @@ TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAni
 """With the first one Gradio gives the fields that it shows for the first time their values once
 more."""
 ALL_TOLD = """() => {
-    const { max } = document.querySelector(".ns-slider");
-    const { cursor, told } = document.querySelector(".ns-stage").dataset;
-    return max > 0 && cursor === max && told === max;
+    const { cursor, told, length } = document.querySelector(".ns-stage").dataset;
+    return length > 0 && cursor === length && told === length;
 }"""
 
 
@@ -194,15 +193,43 @@ def scrolls_sideways(page: Page) -> bool:
     )
 
 
+SCRUB = """(slider, at) => {
+    slider.value = at;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+}"""
+FIND = """async (slider, n) => {
+    const stage = document.querySelector(".ns-stage");
+    const frame = () => new Promise(requestAnimationFrame);
+    let [low, high] = [0, Number(slider.max)];
+    while (low < high) {
+      const middle = Math.floor((low + high) / 40) * 20;
+      slider.value = middle;
+      slider.dispatchEvent(new Event("input"));
+      for (let cursor = -1; cursor !== stage.dataset.cursor; await frame(), await frame()) {
+        cursor = stage.dataset.cursor;
+      }
+      if (Number(stage.dataset.cursor) >= n) high = middle; else low = middle + 20;
+    }
+    slider.value = high;
+    slider.dispatchEvent(new Event("input"));
+}"""
+
+
+def scrub(page: Page, at: float) -> None:
+    """Hold the run at a time of its time line, in milliseconds."""
+    page.locator(".ns-slider").evaluate(SCRUB, at)
+
+
 def go_to(page: Page, n: int) -> None:
-    page.locator(".ns-slider").evaluate(
-        "(s, n) => { s.value = n; s.dispatchEvent(new Event('input')); }", n
-    )
+    """Hold the run where n of its events are shown."""
+    page.locator(".ns-slider").evaluate(FIND, n)
     page.locator(f".ns-stage[data-cursor='{n}']").wait_for()
 
 
 def press(page: Page, name: str) -> None:
-    page.get_by_role("group", name="Replay").get_by_role("button", name=name, exact=True).click()
+    """A button of the replay bar; that which plays also names the moment."""
+    bar = page.get_by_role("group", name="Replay")
+    bar.get_by_role("button", name=re.compile(f"^{name}(,|$)")).click()
 
 
 def saved(page: Page, button: Locator, path: Path) -> Path:

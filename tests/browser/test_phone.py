@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from plotly.offline import get_plotlyjs
 
-from naive_speculate import Trace
 from tests.browser.steps import (
     TIP,
     TWO_FRAMES,
@@ -21,15 +20,12 @@ from tests.browser.steps import (
     scrolls_sideways,
     see_chart,
 )
-from tests.browser.test_machine import HURRY
 from tests.browser.test_machine import shows as shows_step
-from tests.browser.test_roll import REDRAW, choose, refused
 from tests.programs import run_program
 from ui.assets import PLOTLY
 from ui.charts.figures import BOARD
 from ui.experiments.learn import read_steps
 from ui.explain.glossary import TERMS
-from ui.run.recorded import SPECULATIVE
 
 CARD = ".ns-card:popover-open"
 MEANINGS = {term.key: term.meaning for term in TERMS}
@@ -174,14 +170,6 @@ def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_
         "a card before the sheet"
     )
 
-    choose(page, refused(Trace.load(SPECULATIVE))[1])
-    box = page.locator(".ns-die-bar").bounding_box()
-    page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
-    expect(page.locator(".ns-roll-verdict")).to_contain_text("accepted")
-    page.get_by_role("button", name=REDRAW).click()
-    assert page.locator(".ns-roll-said").text_content().startswith("1,000 new draws"), (
-        "at once, without motion"
-    )
     assert not scrolls_sideways(page)
     page.get_by_role("button", name="Close", exact=True).click()
 
@@ -279,7 +267,7 @@ def test_little_moves_when_lecture_mode_opens_during_a_whole_run_and_from_step_t
     for step in (1, 2, 3):
         press(page, "One step forward")
         shows_step(page, step)
-        page.evaluate(HURRY)
+        page.locator("[data-phase='4']").click()
     little_moves(page, "shiftOfAll")
 
 

@@ -288,8 +288,8 @@ def test_a_long_run_keeps_the_page_smooth_and_a_hidden_a_paused_and_a_scrolled_p
     shown = shown_run(page)
     as_soon_as(
         page,
-        f"stage.dataset.run !== '{shown}' && document.querySelector('[aria-label=Pause]')",
-        "document.querySelector('[aria-label=Pause]').click(); window.held = stage.dataset.cursor",
+        f"stage.dataset.run !== '{shown}' && document.querySelector('.ns-play[data-going=true]')",
+        "document.querySelector('.ns-play').click(); window.held = stage.dataset.cursor",
     )
     page.locator("#run").click()
     another_run(page, shown)

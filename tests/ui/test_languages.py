@@ -27,7 +27,8 @@ SILENT = re.compile(
 )
 """Modules without texts of the page."""
 ENGINE = [
-    *("tools/show/palette.py", "tools/doctor/suspects.py", "tools/differ/compare.py"),
+    *("tools/show/palette.py", "tools/show/columns.py"),
+    *("tools/doctor/suspects.py", "tools/differ/compare.py"),
     *(f"models/foreign/{name}_drafter.py" for name in ("assistant", "block", "mtp")),
     "models/heads/suffix_head.py",
     *(f"speculate/draft/{name}.py" for name in ("head", "model", "prompt_lookup", "suffix")),
@@ -279,7 +280,7 @@ ELSEWHERE = [
 """Texts of Gradio's components, of pydantic, and of the target's weights (`known.py`,
 `models.py`)."""
 UNSAID = re.compile(
-    r"ns-|=>|^[.#\[*/$(\\]|^[a-z_]+$|://|^--|;$|__|aria-|px\b|var\(|rgba|rotate"
+    r"ns-|=>|^[.#\[*/$(\\]|^[a-z_]+$|://|^--|;$|__|aria-|px\b|var\(|rgba|rotate|translate\("
     r"|^[\w{}.+-]*/[\w{}./+-]*$|^[\w{}]+[-_+.:][\w{}.:+-]*$"
     r"|^(?:Arrow|Page|Escape|Enter|Home|End$)|^\w+\[|^:|'none'|^[A-Z_]+$|^[a-z]+[A-Z]\w+$"
     r"|^underline|^line-through|charset|^\W*$"

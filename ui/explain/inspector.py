@@ -2,15 +2,11 @@
 
 Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js`
 fills the panel with texts, and with the table of likely tokens, in which they are escaped.
-
-The data to redraw a position in the browser are p and q of each token there: the draft token and
-both models' most probable ones. All others form one bin, "other". Its part of Σ min(p, q) is the
-rest of the event's `expected_accept`, so that its acceptance rate is known too.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import gradio as gr
 
@@ -28,40 +24,6 @@ SHOWN_TOKENS = 6
 LEAST_SHOWN = 0.0001
 LABEL_LENGTH, NAME_LENGTH = 14, 60  # most characters of a token: in the table, and in its tooltip
 NO_DISTRIBUTIONS = "This run recorded no distributions, only the tokens' own probabilities."
-# most tokens with a bin of their own, and the least probability, under either model, for one
-SHOWN, LEAST = 9, 0.001
-ROUNDING = 1e-3
-OBSTACLES = {
-    VerifyStrategy.BLOCK_VERIFICATION: (
-        "Block verification judges the window as a whole, so one position cannot be redrawn."
-    ),
-    VerifyStrategy.GREEDY_MATCH: (
-        "Nothing is drawn here, so nothing can be repeated. Run speculative sampling at temperature"
-        " 0.7: there p/q decides."
-    ),
-    VerifyStrategy.SAMPLE_MATCH: (
-        "There is no draw to repeat: a draft token is accepted if it is the target's own draw."
-    ),
-    VerifyStrategy.TYPICAL_ACCEPTANCE: (
-        "There is no draw to repeat: a draft token is accepted if its target probability "
-        "exceeds the threshold."
-    ),
-}
-OF_TREE = (
-    "Several candidates were judged one after the other, so one draw cannot be repeated alone."
-)
-UNRECORDED = "This trace lacks the other tokens' probabilities here. A new run records them."
-
-
-class Bin(NamedTuple):
-    """A token, made visible, or all others together, without text, at the position of a draft
-    token: p under the target, q under the draft, and min(p, q) summed over the tokens of the
-    bin."""
-
-    text: str
-    p: float
-    q: float
-    shared: float
 
 
 def build_panel() -> gr.HTML:
@@ -73,11 +35,9 @@ def panel() -> str:
 
 
 def to_json(trace: Trace, number: int) -> str:
-    """Words, distributions and the data to redraw the position. The trace ends where playback
-    is; see `case_of`."""
+    """Words and distributions. The trace ends where playback is; see `case_of`."""
     odds = render("odds", **distributions(trace, number))
-    answer = {"words": words(trace, number), "odds": odds}
-    return labels.to_json(answer | {"redraw": redraw_data(trace, number)})
+    return labels.to_json({"words": words(trace, number), "odds": odds})
 
 
 def words(trace: Trace, number: int) -> dict[str, Any]:
@@ -222,57 +182,3 @@ def _tokens_shown(
     return sorted(
         ranked[:SHOWN_TOKENS], key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob)
     )
-
-
-def redraw_data(trace: Trace, number: int) -> dict[str, Any] | None:
-    """The bins of a judged draft token as "bins", its own first and all others last, or as "why"
-    the reason for none. None for any other token. See `case_of` for the arguments."""
-    case = case_of(trace, number)
-    if case.event.kind not in (EventKind.ACCEPTED, EventKind.REJECTED):
-        return None
-    if case.rule in OBSTACLES:
-        return {"why": OBSTACLES[case.rule]}
-    if case.settings.get("tree"):
-        return {"why": OF_TREE}
-    own = bins(case.event)
-    return {"why": UNRECORDED} if own is None else {"bins": [list(each) for each in own]}
-
-
-def bins(event: Event) -> list[Bin] | None:
-    """The bins of a judged draft token; None if its event lacks the numbers or they are
-    inconsistent."""
-    p, q, expected = event.target_prob, event.draft_prob, event.expected_accept
-    if p is None or q is None or expected is None or event.token_id is None:
-        return None
-    if (
-        not event.draft_top
-        or not event.target_top
-        or event.draft_top_target is None
-        or event.target_top_draft is None
-    ):
-        return None
-    known = {event.token_id: Bin(visible(event.text or event.token, 16), p, q, min(p, q))}
-    _add(
-        known, event.target_top, [entry.prob for entry in event.target_top], event.target_top_draft
-    )
-    _add(known, event.draft_top, event.draft_top_target, [entry.prob for entry in event.draft_top])
-    own, *others = known.values()
-    likely = [each for each in others if max(each.p, each.q) >= LEAST]
-    shown = [own, *sorted(likely, key=lambda each: -max(each.p, each.q))[: SHOWN - 1]]
-    rest = [
-        1 - sum(each.p for each in shown),
-        1 - sum(each.q for each in shown),
-        expected - sum(each.shared for each in shown),
-    ]
-    numbers = [number for each in shown for number in each[1:]]
-    if not all(-ROUNDING <= number <= 1 + ROUNDING for number in [*numbers, *rest]):
-        return None
-    other_p, other_q, shared = (max(0.0, number) for number in rest)
-    return [*shown, Bin("", other_p, other_q, min(shared, other_p, other_q))]
-
-
-def _add(
-    known: dict[int, Bin], top: Sequence[TokenProb], ps: Sequence[float], qs: Sequence[float]
-) -> None:
-    for entry, p, q in zip(top, ps, qs, strict=False):
-        known.setdefault(entry.token_id, Bin(visible(entry.text, 16), p, q, min(p, q)))

@@ -35,7 +35,7 @@ from naive_speculate.tools.show.notebook import to_html
 from naive_speculate.tools.show.palette import PROMPT, STYLES
 from ui.assets import IMPORT, component, modules_for, render, styles, variable
 from ui.explain.glossary import glossary
-from ui.explain.inspector import panel, redraw_data, words
+from ui.explain.inspector import panel, words
 from ui.explain.inspector import to_json as explanation
 from ui.explain.why import warning
 from ui.host.measuring import NotMeasured, in_turn
@@ -341,14 +341,12 @@ def _drawings(trace: Trace) -> list[list[str]]:
 
 
 def _words(trace: Trace) -> dict[int, object]:
-    """The inspector's explanation of each token as of the end of its step, and the data to
-    redraw its position."""
+    """The inspector's explanation of each token as of the end of its step."""
     explained: dict[int, object] = {}
     end = len(trace) if len(trace) <= MAX_EXPLAINED else 0
     for number in reversed(range(end)):
         if trace[number].kind == EventKind.STEP:
             end = number + 1
         elif trace[number].kind in TOKEN_KINDS:
-            shown = Trace(trace.events[:end])
-            explained[number] = words(shown, number) | {"redraw": redraw_data(shown, number)}
+            explained[number] = words(Trace(trace.events[:end]), number)
     return explained

@@ -5,9 +5,12 @@ The page's stage, the lessons and the file for a slide are this drawing. Its par
 """
 
 import html
+import json
+import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from textwrap import wrap
+from typing import Any
 from unicodedata import east_asian_width
 
 from naive_speculate.events.event import (
@@ -16,18 +19,26 @@ from naive_speculate.events.event import (
     TOKEN_KINDS,
     Event,
     EventKind,
-    TreeNode,
+    TokenProb,
 )
 from naive_speculate.events.steps import Step
 from naive_speculate.text import visible
+from naive_speculate.tools.show.columns import (
+    LONGEST,
+    Column,
+    captions,
+    columns_of,
+    rejected_at,
+    rule_of,
+)
 from naive_speculate.tools.show.palette import LIGHT, STYLES
 
 Paint = Callable[[str], str]
 """From the name of a kind or of a ground, such as `accepted` or `ink`, to a colour."""
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
-_LONGEST, _MOST_SIBLINGS = 20, 7
-_MOST_COLUMNS = 64  # a trace may claim longer windows, and deeper trees
+_MOST_SIBLINGS = 7
+_BOX = 15  # widest box of a token, in its type's size
 _NAMED = {
     "verify_strategy": "",
     "num_draft_tokens": "k = ",
@@ -35,8 +46,17 @@ _NAMED = {
     "top_p": "top-p ",
     "drafter": "drafter ",
 }
+_MODELS = {"drafter": "the small model, which proposes", "target": "the large model, which decides"}
+_ROUNDING = 1e-6
 _USUAL = {"top_p": 1.0, "drafter": "model"}  # defaults, not shown
 _DASHES = {"dotted": "1.5 2.5", "dashed": "5 3"}
+
+
+_WHY_NO_DRAW = {
+    "greedy": ("no draw, so no u:", "the favourite decides"),
+    "threshold": ("no draw, so no u:", "the threshold decides"),
+    "match": ("no u: the target", "draws its own token"),
+}
 
 
 @dataclass(frozen=True)
@@ -96,11 +116,15 @@ def step_svg(
         )
     started = next((event for event in own if event.kind == EventKind.STARTED), None)
     end = [event for event in own if event.step == step and event.kind == EventKind.STEP]
-    columns = _columns(Step(step, [*tokens, *end]))
-    drawing = _Drawing(LAYOUTS[layout], paint or _on_white, columns)
+    columns = columns_of(Step(step, [*tokens, *end]))
+    strategy = ((started and started.settings) or {}).get("verify_strategy")
+    drawing = _Drawing(LAYOUTS[layout], paint or _on_white, columns, rule_of(columns, strategy))
     drawing.fill(*_texts(own, started, step))
     if paint is None:
         drawing.caption(_caption(own, started, step))
+    else:
+        for number in range(len(columns)):
+            drawing.place(number)
     return drawing.svg(step, ground=paint is None)
 
 
@@ -108,75 +132,14 @@ def _on_white(name: str) -> str:
     return STYLES[name].light if name in STYLES else str(getattr(LIGHT, name))
 
 
-@dataclass
-class _Column:
-    """A position of the window: its draft token, the verdict, what the text gains, and further
-    candidates of a tree, each with the place of its parent: column and slot."""
-
-    draft: Event | None = None
-    verdict: Event | None = None
-    gain: Event | None = None
-    siblings: list[tuple[TreeNode, tuple[int, int] | None]] = field(default_factory=list)
-
-    @property
-    def judged(self) -> Event | None:
-        """The verdict, unless the token was discarded without one, or the target's own token."""
-        verdict = self.verdict
-        if verdict is not None and (
-            verdict.kind != EventKind.DISCARDED or verdict.accept_prob is not None
-        ):
-            return verdict
-        return self.gain if self.draft is None else None
-
-
-def _columns(step: Step) -> list[_Column]:
-    """Of a step's tokens; the last one is for the bonus, if there can be one."""
-    drafts, end, new = step.drafts[:_MOST_COLUMNS], step.end, step.added
-    columns = [_Column(draft, step.verdict(draft.index)) for draft in drafts]
-    for column in columns:
-        if column.verdict is not None and column.verdict.kind == EventKind.ACCEPTED:
-            column.gain = column.verdict
-    _add_tree(columns, drafts, list(end.tree or ()) if end is not None else [])
-    columns.append(_Column())
-    if new is not None:
-        rejected = [
-            n for n, c in enumerate(columns) if c.verdict and c.verdict.kind == EventKind.REJECTED
-        ]
-        resampled = new.kind == EventKind.RESAMPLED and bool(rejected)
-        columns[rejected[0] if resampled else len(drafts)].gain = new
-    return columns
-
-
-def _add_tree(columns: list[_Column], drafts: list[Event], tree: list[TreeNode]) -> None:
-    """Adds the candidates of a tree that are not in the window, which is one path through it."""
-    places: dict[int, tuple[int, int]] = {}  # of each node: column and slot
-    path = -1
-    for number, node in enumerate(tree):
-        depth = places[node.parent][0] + 1 if node.parent in places else 0
-        if depth >= _MOST_COLUMNS:
-            break
-        while len(columns) <= depth:
-            columns.append(_Column())
-        siblings = columns[depth].siblings
-        if (
-            depth < len(drafts)
-            and node.parent == path
-            and node.token_id == drafts[depth].token_id
-            and (depth, 0) not in places.values()
-        ):
-            path, places[number] = number, (depth, 0)
-        else:
-            siblings.append((node, places.get(node.parent)))
-            places[number] = (depth, len(siblings))
-
-
 class _Drawing:
     """Collects the shapes of a drawing."""
 
-    def __init__(self, layout: Layout, paint: Paint, columns: list[_Column]) -> None:
-        self.layout, self.paint, self.columns = layout, paint, columns
+    def __init__(self, layout: Layout, paint: Paint, columns: list[Column], rule: str) -> None:
+        self.layout, self.paint, self.columns, self.rule = layout, paint, columns, rule
         inner = layout.width - layout.left - layout.right
-        self.column = min(max(layout.least, inner / len(columns)), inner / 4)
+        self.column = min(max(layout.least, inner / len(columns)), inner / 2)
+        self.half = min(self.column / 2 - (6 if layout.left else 3), layout.chip * _BOX / 2)
         self.width = max(layout.width, layout.left + self.column * len(columns) + layout.right)
         siblings = max(len(column.siblings) for column in columns)
         self.slot = layout.chip * 1.35
@@ -190,7 +153,7 @@ class _Drawing:
         self.pass_end = self.base + label * 1.6
         self.verdicts = self.pass_end + label * 1.5
         self.gains = self.verdicts + label * 4.2
-        self.height = self.gains + layout.height + label * (5.2 if self.narrow else 1.9)
+        self.height = self.gains + layout.height + label * (4.5 if self.narrow else 1.9)
         self.parts: list[str] = []
 
     def fill(self, prompt: str, before: str, new: str) -> None:
@@ -202,6 +165,7 @@ class _Drawing:
         self._target_pass()
         for number in range(len(self.columns)):
             self._outcome(number)
+        self._residual()
         self._count()
 
     def caption(self, text: str) -> None:
@@ -213,7 +177,11 @@ class _Drawing:
     def svg(self, step: int, *, ground: bool) -> str:
         name = next(name for name, layout in LAYOUTS.items() if layout is self.layout)
         box = f'data-layout="{name}" viewBox="0 0 {self.width:g} {self.height:g}"'
-        looks = f'{box} font-family="{_FONT}" role="img"'
+        said = html.escape(json.dumps(captions(self.columns, self.rule)))
+        more = (
+            'role="img"' if ground else f'role="group" data-rule="{self.rule}" data-says="{said}"'
+        )
+        looks = f'{box} font-family="{_FONT}" {more}'
         sizes = f' width="{self.width:g}" height="{self.height:g}"' if ground else ""
         white = f'<rect width="{self.width:g}" height="{self.height:g}" fill="{LIGHT.page}"/>'
         return (
@@ -231,10 +199,15 @@ class _Drawing:
             before = before if len(before) < most else "…" + before[len(before) - most :]
         x = 0 if self.narrow else 24
         for part, more in (("before", ""), ("after", new)):
-            spans = ((prompt, "muted"), (before, "accepted"), (more, "accepted"), ("▏", "bonus"))
+            spans = (
+                ("", prompt, "muted"),
+                ("", before, "accepted"),
+                (' class="ns-new"', more, "accepted"),
+                ("", "▏", "bonus"),
+            )
             shown = "".join(
-                f'<tspan fill="{self.paint(color)}">{_inner(text)}</tspan>'
-                for text, color in spans
+                f'<tspan{name} fill="{self.paint(color)}">{_inner(text)}</tspan>'
+                for name, text, color in spans
                 if text
             )
             hidden = "" if part == "after" else ' opacity="0"'
@@ -263,11 +236,11 @@ class _Drawing:
             top = tops[name]
             x = 0 if self.narrow else layout.left - layout.chip * 0.7 - side
             fill = f'fill="{self.paint(color)}"'
-            if name == "drafter" and not drafts:
+            if name == "drafter" and (not drafts or drafts[0].copied_from is not None):
                 fill = f'fill="none" stroke="{self.paint("rule")}" stroke-width="2"'
             self.parts.append(
                 f'<rect data-part="{name}" x="{x:g}" y="{top:g}" width="{side:g}"'
-                f' height="{side:g}" rx="{side / 8:g}" {fill}/>'
+                f' height="{side:g}" rx="{side / 8:g}" {fill}><title>{_MODELS[name]}</title></rect>'
             )
             at, y = (side + 8, top + side * 0.75) if self.narrow else (10, top + side / 2 - 1)
             # one line of text, so that no name can be too long for it, whatever its language
@@ -279,27 +252,46 @@ class _Drawing:
             )
         if not self.narrow:
             if drafts:
-                y = self.verdicts + label * (0.4 if self._drawn else 1.4)
+                y = self.verdicts + label * (
+                    0.4 if self._drawn or self.rule in _WHY_NO_DRAW else 1.4
+                )
                 self._words(10, y, "verdict", color="muted", weight=600)
             y = self.gains + layout.height / 2 + label / 3
             self._words(10, y, "text gains", color="muted", weight=600)
-        if self._drawn:
-            self._legend()
+        self._legend()
 
     @property
     def _drawn(self) -> bool:
         """Whether a verdict of this step is a draw."""
-        return any(c.verdict and c.verdict.uniform is not None for c in self.columns)
+        judged = (
+            c.verdict for c in self.columns if c.verdict and c.verdict.accept_prob is not None
+        )
+        return any(verdict.uniform is not None for verdict in judged)
 
     def _legend(self) -> None:
-        """What the mark on a verdict's bar is."""
-        label, lines = self.layout.label, ["▮ u: random, from 0 to 1", "in the green: accepted"]
+        """What the mark on a verdict's bar is, or why there is none; on a phone, q and p too."""
+        label, lines = self.layout.label, list(_WHY_NO_DRAW.get(self.rule, ()))
+        if self._drawn:
+            lines = ["▮ u: random, from 0 to 1", "in the green: accepted"]
         x, y = 10.0, self.verdicts + label * 1.6
         if self.narrow:
-            x, y, lines = 0.0, self.height - label * 2.7, ["; ".join(lines)]
+            x, y, lines = 0.0, self.height - label * 0.6, ["; ".join(lines)]
         size, steps = label * 0.87, enumerate(lines)
         texts = [self._text(x, y + n * label * 1.2, t, size=size, color="muted") for n, t in steps]
-        self._group("legend", None, "", *texts)
+        if any(lines):
+            self._group("legend", None, "", *texts)
+        if self.narrow:
+            self._words(0, y - label * 1.2, self._letters, size=size, color="muted")
+
+    @property
+    def _letters(self) -> str:
+        """What q and p are."""
+        drafted = bool(_drafts(self.columns))
+        return (
+            "q: the drafter’s probability, p: the target’s"
+            if drafted
+            else "p: the target’s probability"
+        )
 
     def _middle(self, number: int) -> float:
         return self.layout.left + self.column * (number + 0.5)
@@ -310,7 +302,8 @@ class _Drawing:
         middle = self._middle(number)
         if column.draft is not None:
             with_box = self._box(middle, top, _text(column.draft), "proposed")
-            self._group("draft", number, "proposed", *with_box)
+            copied = column.draft.copied_from is not None
+            self._group("draft", number, "copied" if copied else "proposed", *with_box)
             self._bar("q", number, column.draft.draft_prob)
         elif not column.siblings:
             self._bonus_place(number)
@@ -346,7 +339,7 @@ class _Drawing:
     def _bonus_place(self, number: int) -> None:
         """The column of a token that is used if all drafts pass."""
         layout = self.layout
-        x, half = self._middle(number), self.column / 2 - 6
+        x, half = self._middle(number), self.half
         height = layout.height
         self.parts.append(
             f'<rect x="{x - half:g}" y="{layout.drafted:g}" width="{2 * half:g}"'
@@ -384,9 +377,11 @@ class _Drawing:
         line = f'fill="none" stroke="{blue}" stroke-width="2.5"'
         outline = f'<rect x="{x:g}" width="{width:g}" {box} {line}/>'
         self._group("pass", None, "", outline, label)
+        if not self.narrow:
+            after, y = x + 14 + size * 10, self.frame - size * 0.42
+            self._words(after, y, self._letters, size=size * 0.92, color="muted")
         for number, column in enumerate(self.columns):
-            judged = column.judged
-            self._bar("p", number, judged.target_prob if judged is not None else None)
+            self._bar("p", number, column.p)
 
     def _bar(self, name: str, number: int, value: float | None) -> None:
         """A bar of q or p with its number."""
@@ -399,7 +394,14 @@ class _Drawing:
         middle = self._middle(number)
         x = middle - width - gap if name == "q" else middle + gap
         color = self.paint("proposed" if name == "q" else "bonus")
-        center, shown = x + width / 2, self._short(_number(value))
+        center, shown = x + width / 2, self._number(value)
+        verdict, mark = self.columns[number].verdict, ""
+        if name == "p" and verdict is not None and verdict.threshold is not None:
+            at = self.base - self.layout.bars * min(1.0, max(0.0, verdict.threshold))
+            mark = (
+                f'<rect x="{x - 5:g}" y="{at - 1:g}" width="{width + 10:g}" height="2.5"'
+                f' fill="{self.paint("ink")}"/>'
+            )
         self._group(
             name,
             number,
@@ -410,6 +412,7 @@ class _Drawing:
             self._text(
                 center, self.base + size * 1.15, name, size=size, color="muted", anchor="middle"
             ),
+            mark,
         )
 
     def _outcome(self, number: int) -> None:
@@ -432,13 +435,29 @@ class _Drawing:
                 x = max(middle, layout.left + len(name) * size * 0.36)
                 parts.append(self._text(x, y, name, color=kind, weight=600, anchor="middle"))
             self._group("gain", number, kind, *parts)
-        event = column.draft or column.gain
-        if event is not None:
-            half = self.column / 2 - 2
+
+    def place(self, number: int) -> None:
+        """The column itself, which a pointer or a key chooses, with its facts; and its u."""
+        column, half = self.columns[number], self.column / 2 - 2
+        if column.draft is None and column.gain is None and not column.unused:
+            return
+        event, top = column.draft or column.gain, self.layout.drafted - 4
+        facts = html.escape(json.dumps(column.facts(), separators=(",", ":")))
+        step = next(e.step for c in self.columns if (e := c.draft or c.gain) is not None)
+        index = number if event is None else event.index or 0
+        where = f'data-step="{step}" data-index="{index}"'
+        self.parts.append(
+            f'<rect class="ns-column" {where} data-facts="{facts}"'
+            f' x="{self._middle(number) - half:g}" y="{top:g}" width="{2 * half:g}"'
+            f' height="{self.height - top - 6:g}" rx="8" fill="transparent"/>'
+        )
+        if self.rule in ("p/q", "h") and (
+            column.verdict and column.verdict.accept_prob is not None
+        ):
+            x, top, width, height = self._bar_of_u(number)
             self.parts.append(
-                f'<rect class="ns-column" data-step="{event.step}" data-index="{event.index or 0}"'
-                f' x="{middle - half:g}" y="{layout.drafted - 4:g}" width="{2 * half:g}"'
-                f' height="{self.height - layout.drafted - 2:g}" rx="8" fill="transparent"/>'
+                f'<rect class="ns-u" {where} x="{x:g}" y="{top - 8:g}" width="{width:g}"'
+                f' height="{height + 16:g}" fill="transparent"/>'
             )
 
     def _verdict(self, middle: float, number: int, verdict: Event) -> list[str]:
@@ -447,7 +466,7 @@ class _Drawing:
         parts = list[str]()
         accept, u, fate = verdict.accept_prob, verdict.uniform, STYLES[verdict.kind]
         favourite = verdict if verdict.kind == EventKind.ACCEPTED else self.columns[number].gain
-        reason = self._short(_reason(verdict))
+        reason = self._reason(verdict)
         if reason:
             parts.append(self._text(middle, y, reason, size=label * 0.95, anchor="middle"))
         elif accept is not None and u is None and favourite is not None:
@@ -470,14 +489,15 @@ class _Drawing:
                 )
             )
         if accept is not None and u is not None:
-            parts += self._odds(middle, y + label * 0.45, min(1.0, max(0.0, accept)), u)
+            parts += self._odds(number, min(1.0, max(0.0, accept)), u)
             parts.append(
                 self._text(
                     middle,
                     y + label * 2.15,
-                    self._short(_equals("u", u)),
+                    self._equals("u", u),
                     size=label * 0.9,
                     anchor="middle",
+                    line=' data-part="u"',
                 )
             )
         name = fate.mark if self.tight else f"{fate.mark} {fate.label}"
@@ -485,10 +505,9 @@ class _Drawing:
         parts.append(self._text(middle, at, name, color=verdict.kind, weight=600, anchor="middle"))
         return parts
 
-    def _odds(self, middle: float, top: float, accept: float, u: float) -> list[str]:
+    def _odds(self, number: int, accept: float, u: float) -> list[str]:
         """A bar of width 1, green up to the probability of acceptance, and the draw on it."""
-        width, height = self.column * 0.74, self.layout.label * 0.6
-        x = middle - width / 2
+        x, top, width, height = self._bar_of_u(number)
         needle = x + width * min(1.0, max(0.0, u))
         return [
             f'<rect x="{x:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="2"'
@@ -500,17 +519,21 @@ class _Drawing:
             f' stroke="{self.paint("page")}" stroke-width="2"/>',
         ]
 
+    def _bar_of_u(self, number: int) -> tuple[float, float, float, float]:
+        """Left, top, width and height."""
+        width, label = min(self.column * 0.74, 2 * self.half), self.layout.label
+        return self._middle(number) - width / 2, self.verdicts + label * 0.45, width, label * 0.6
+
     def _count(self) -> None:
         """What the pass gave, and what the target alone would have got from it."""
         label = self.layout.label
         tokens = sum(column.gain is not None for column in self.columns)
         noun = "token" if tokens == 1 else "tokens"
         if self.narrow:
-            y, gained = self.height - label * 0.8, f"1 pass: +{tokens} {noun}"
-            lines = [
-                self._text(0, y, gained, size=label * 1.5, color="accepted", weight=700),
-                self._text(self.width, y, "target alone: +1", color="muted", anchor="end"),
-            ]
+            y, size = self.layout.drafted - label * 1.1, label * 1.25
+            gained = f"1 pass: +{tokens} {noun}"
+            looks: dict[str, Any] = {"color": "accepted", "weight": 700, "anchor": "end"}
+            lines = [self._text(self.width - 4, y, gained, size=size, **looks)]
         else:
             x = self.width - self.layout.right + label * 0.8
             y, large = (self.frame + self.pass_end) / 2, label * 1.3
@@ -525,9 +548,71 @@ class _Drawing:
             ]
         self._group("count", None, "", *lines)
 
-    def _short(self, words: str) -> str:
-        """Of "p/q = 0.549" in a narrow column the first two digits."""
-        return words[:-1].replace("= ", "") if self.tight and words[-4:-3] == "." else words
+    def _residual(self) -> None:
+        """What the token after a rejection is drawn from, in the free columns after it."""
+        at = rejected_at(self.columns)
+        gain = None if at is None else self.columns[at].gain
+        drawn = self.rule in ("p/q", "h", "tree")
+        if at is None or gain is None or not gain.residual_top or not drawn:
+            return
+        label, most = self.layout.label, 3 if self.narrow else 4
+        chosen = [e for e in gain.residual_top if e.token_id == gain.token_id]
+        others = [e for e in gain.residual_top if e.token_id != gain.token_id]
+        shown = sorted([*chosen, *others][:most], key=lambda entry: -entry.prob)
+        free = len(self.columns) - 1 if self.rule == "h" else at + 1  # without bars of verdicts
+        width = self.column * min(2, len(self.columns) - free) - 12
+        x = self.layout.left + self.column * free + 6
+        top = self.verdicts + label * 1.5
+        title = "residual: max(0, p − q)" if self.rule in ("p/q", "tree") else "residual"
+        if _width(title) * label * 0.72 > width:
+            title = title.removeprefix("residual: ")
+        lines = [self._text(x, top + label * 0.5, title, size=label * 0.82, color="resampled")]
+        size = (self.gains + self.layout.height - top - label * 0.9) / most
+        for number, entry in enumerate(shown):
+            y = top + label * 0.9 + size * number
+            row = self._chance(x, y, width, size - 2, entry, entry.token_id == gain.token_id)
+            if entry.token_id == gain.token_id:
+                self._group("source", at, "", *row)
+            else:
+                lines += row
+        self._group("residual", at, "", *lines)
+
+    def _chance(
+        self, x: float, y: float, width: float, height: float, entry: TokenProb, chosen: bool
+    ) -> list[str]:
+        """A token of the residual with its chance, as a bar behind it."""
+        size, color = min(height * 0.82, self.layout.label * 0.9), self.paint("resampled")
+        share, weight = min(1.0, max(0.0, entry.prob)), 700 if chosen else 400
+        number, base = self._number(share), y + height * 0.78
+        room = width - 8 - _width(number) * size
+        text, size = _fit(visible(entry.text, LONGEST), room, size)
+        looks: dict[str, Any] = {"size": size, "weight": weight, "color": "resampled"}
+        return [
+            f'<rect x="{x:g}" y="{y:g}" width="{max(2.0, width * share):g}" height="{height:g}"'
+            f' rx="3" fill="{color}" fill-opacity="{0.42 if chosen else 0.2}"/>',
+            self._text(x + 4, base, text, own=True, **looks),
+            self._text(x + width - 2, base, number, anchor="end", **looks),
+        ]
+
+    def _reason(self, verdict: Event) -> str:
+        """The number that decided a verdict; empty if a favourite did, or nothing."""
+        accept = verdict.accept_prob
+        if accept is None:
+            return ""
+        if verdict.threshold is not None:
+            return self._equals("threshold" if self.column > 130 else "t", verdict.threshold)
+        if verdict.uniform is None:
+            return ""
+        if self.rule == "p/q" and accept > 1 - _ROUNDING:
+            return "p ≥ q"
+        return self._equals("h" if self.rule == "h" else "p/q", accept)
+
+    def _number(self, value: float) -> str:
+        return rounded(value, 2 if self.tight else 3)
+
+    def _equals(self, name: str, value: float) -> str:
+        shown, between = self._number(value), " " if self.tight else " = "
+        return f"{name} < {shown[1:]}" if shown.startswith("<") else f"{name}{between}{shown}"
 
     def _group(self, part: str, number: int | None, kind: str, *shapes: str) -> None:
         column = "" if number is None else f' data-column="{number}"'
@@ -563,8 +648,21 @@ class _Drawing:
         layout, style, color = self.layout, STYLES[kind], self.paint(kind)
         line = next((dashes for name, dashes in _DASHES.items() if name in style.line), "")
         dashes = f' stroke-dasharray="{line}"' if line and kind != "proposed" else ""
-        struck = ' text-decoration="line-through"' if "through" in style.line else ""
-        half = self.column / 2 - (3 if self.narrow else 6)
+        half, middle_y = self.half, top + layout.height / 2
+        struck = (
+            [
+                f'<path d="M{middle - half + 5:g} {middle_y + layout.height * 0.32:g}'
+                f'L{middle + half - 5:g} {middle_y - layout.height * 0.32:g}"'
+                f' stroke="{color}" stroke-width="1.5" opacity="0.65"/>'
+            ]
+            if "through" in style.line
+            else []
+        )
+        halo = (
+            f' paint-order="stroke" stroke="{self.paint("page")}" stroke-width="4"'
+            if struck
+            else ""
+        )
         box = (
             f'x="{middle - half:g}" y="{top:g}" width="{2 * half:g}"'
             f' height="{layout.height:g}" rx="7"'
@@ -575,6 +673,7 @@ class _Drawing:
             f'<rect {box} fill="{self.paint("page")}"/>',
             f'<rect {box} fill="{color}" fill-opacity="0.13" stroke="{color}"'
             f' stroke-width="1.5"{dashes}/>',
+            *struck,
             self._text(
                 middle,
                 baseline,
@@ -584,7 +683,7 @@ class _Drawing:
                 anchor="middle",
                 weight=600,
                 own=True,
-                line=struck,
+                line=halo,
             ),
         ]
 
@@ -609,7 +708,7 @@ class _Drawing:
         ]
 
 
-def _drafts(columns: list[_Column]) -> list[Event]:
+def _drafts(columns: list[Column]) -> list[Event]:
     return [column.draft for column in columns if column.draft is not None]
 
 
@@ -648,7 +747,7 @@ def _inner(text: str) -> str:
 
 
 def _text(event: Event) -> str:
-    return visible(event.text or event.token, _LONGEST)
+    return visible(event.text or event.token, LONGEST)
 
 
 def _texts(own: list[Event], started: Event | None, step: int) -> tuple[str, str, str]:
@@ -680,25 +779,10 @@ def _caption(own: list[Event], started: Event | None, step: int) -> str:
     return visible(" · ".join(parts), 400)
 
 
-def _reason(verdict: Event) -> str:
-    """The number that decided a verdict; empty if a favourite did, or nothing."""
-    accept = verdict.accept_prob
-    if accept is None:
-        return ""
-    if verdict.threshold is not None:
-        return _equals("threshold", verdict.threshold)
-    if verdict.uniform is None:
-        return ""
-    q, p = verdict.draft_prob, verdict.target_prob
-    ratio = p / q if p is not None and q else None
-    name = "p/q" if ratio is not None and abs(min(1.0, ratio) - accept) < 1e-3 else "h"
-    return "p ≥ q" if name == "p/q" and accept >= 1 else _equals(name, accept)
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.0005 or value == 0 else "<0.001"
-
-
-def _equals(name: str, value: float) -> str:
-    shown = _number(value)
-    return f"{name} < {shown[1:]}" if shown.startswith("<") else f"{name} = {shown}"
+def rounded(value: float, digits: int) -> str:
+    """A probability with so many decimals, rounded half up, as `rounded` of assets/js/format.js
+    has it; one that would be 0 without being 0 is below the smallest that is not."""
+    least = 10**-digits
+    if 0 < value < least / 2:
+        return f"<{least:.{digits}f}"
+    return f"{math.floor(value / least + 0.5 + 1e-9) * least:.{digits}f}"

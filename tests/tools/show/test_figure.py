@@ -10,6 +10,7 @@ import pytest
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import Event, EventKind
+from naive_speculate.tools.show.drawing import rounded, step_svg
 from naive_speculate.tools.show.notebook import MAX_SPANS
 from tests.ui.handmade import run, step_of, token
 from ui.run.recorded import SPECULATIVE
@@ -65,7 +66,9 @@ def test_the_rules_are_reported_in_their_own_terms():
     kept = {"draft_prob": 0.4, "target_prob": 0.3, "accept_prob": 1.0}
     said = {
         "p ≥ q": {"target_prob": 0.5, "uniform": 0.2},
+        "p ≥ q ": {"target_prob": 0.5, "uniform": 0.2, "accept_prob": 0.99999994},
         "h = 0.200": {"accept_prob": 0.2, "uniform": 0.1},
+        "h = 1.000": {"accept_prob": 0.99999994, "target_prob": 0.9, "uniform": 0.1},
         "threshold = 0.090": {"threshold": 0.09},
         "target’s favourite:": {},
         "target drew:": {"accept_prob": 0.3},
@@ -76,7 +79,23 @@ def test_the_rules_are_reported_in_their_own_terms():
             token(EventKind.ACCEPTED, " king", **(kept | numbers)),
             token(EventKind.BONUS, " sat", 1),
         )
-        assert words in drawn(trace.to_svg(0))
+        if words.startswith("h"):  # the block decides, whatever p/q is
+            trace[0].settings["verify_strategy"] = "block_verification"
+        assert words.strip() in drawn(trace.to_svg(0))
+
+
+def test_every_width_rounds_a_number_the_same_way_and_cuts_none():
+    assert [rounded(value, 2) for value in (0.295, 0.00009, 0.0153, 0.996, 0, 1)] == [
+        *("0.30", "<0.01", "0.02", "1.00", "0.00", "1.00"),
+    ]
+    assert [rounded(value, 3) for value in (0.295, 0.00009, 0.0005)] == ["0.295", "<0.001", "0.001"]
+    numbers = {"draft_prob": 0.295, "target_prob": 0.0153, "accept_prob": 0.0519, "uniform": 0.555}
+    drafts = [token(EventKind.PROPOSED, " a", n, draft_prob=0.295) for n in range(12)]
+    refused = token(EventKind.REJECTED, " a", 0, **numbers)
+    trace = step_of(*drafts, refused, token(EventKind.RESAMPLED, " b", 0))
+    narrow = drawn(step_svg(trace, 0, layout="large"))
+    assert {"0.30", "0.02", "p/q 0.05", "u 0.56"} <= set(narrow)
+    assert {"0.295", "0.015", "p/q = 0.052", "u = 0.555"} <= set(drawn(trace.to_svg(0)))
 
 
 def test_the_text_is_drawn_without_and_with_the_step_and_an_answer_is_parted_from_its_question():
@@ -108,6 +127,7 @@ def test_what_a_model_or_a_file_wrote_is_text():
         "text",
         "tspan",
         "g",
+        "path",
     }
     assert not any("\u202e" in text for text in root.itertext())
 
