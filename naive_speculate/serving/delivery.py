@@ -14,7 +14,7 @@ from naive_speculate.serving.protocol import Deliver, Item
 
 
 def pump(lists: Iterable[list[Event]], deliver: Deliver) -> None:
-    """Deliver the lists of an iterator, from a thread of its own."""
+    """Deliver the lists from a thread of its own."""
 
     def work() -> None:
         try:
@@ -49,7 +49,6 @@ class Inbox:
             return time.monotonic() - self._since if self._unread else 0.0
 
     def deliver(self, item: Item) -> None:
-        """Store what an engine delivers (see `Deliver`)."""
         with self._lock:
             was_empty = not self._unread
             if isinstance(item, list):
@@ -72,9 +71,9 @@ class Inbox:
                 self._unread = []
 
     async def lists(self, pause: Callable[[], float]) -> AsyncIterator[list[Event]]:
-        """The events: immediately up to the first token, then as one list per `pause()` seconds,
-        called after each; the end of the run cuts it short. Only the last list, at the end of
-        the run, may be empty. Raises the delivered failure."""
+        """The events: immediately up to the first token, then as one list per `pause()` seconds;
+        the end of the run cuts it short, and only the list there may be empty. Raises the delivered
+        failure."""
         begun = False
         try:
             with self._lock:
@@ -108,8 +107,7 @@ class Inbox:
 
 
 class DeliveredEvents:
-    """A summary of a run's delivered events: whether there were any (`begun`), and the rows
-    without a `finished` event."""
+    """Whether there were any (`begun`), and the rows without a `finished` event."""
 
     def __init__(self, rows: int) -> None:
         self.begun = False

@@ -68,14 +68,13 @@ class _Job(Job):
     left: bool = False  # it must end: the reader fails or reads too slowly, or the engine stops
 
     def deliver(self, item: Item) -> None:
-        """Deliver to the reader; a reader that raises ends its own run only."""
+        """A reader that raises ends its own run only."""
         try:
             self.receive(item)
         except Exception:
             self.left = True
 
     def is_set(self) -> bool:
-        """Whether it must end early."""
         return self.left or self.cancel.is_set()
 
 
@@ -123,8 +122,7 @@ class LocalEngine(Engine):
     def start(
         self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
     ) -> None:
-        """Decode a request (see `Engine`); checked here, in the caller's thread, or once the
-        decoder is loaded."""
+        """Checked here, in the caller's thread, or once the decoder is loaded."""
         rows = request.params.num_sequences
         job = _Job(reader, num_rows=rows, request=request, cancel=cancel, receive=deliver)
         if self.loaded:
@@ -155,8 +153,8 @@ class LocalEngine(Engine):
         return self._asked and not (self.loaded or self._reason)
 
     def load_decoder(self) -> None:
-        """Load a decoder that is loaded `Later`. Raises what its loading raises; the runs that
-        wait then end with that error."""
+        """Load a decoder that is loaded `Later`. The runs that wait end with the error that this
+        raises."""
         self._asked = True
         try:
             if self._later is not None:
@@ -217,7 +215,7 @@ class LocalEngine(Engine):
             self.load_decoder()
 
     def _prepare(self, job: _Job) -> None:
-        """Check a job's request and make its run; raises ValueError (see `prepare`)."""
+        """Raises `ValueError` (see `prepare`)."""
         job.run = prepare(self.decoder, job.request, job, self._max_rows, self._max_prompt_tokens)
         job.num_rows = len(job.run.going_on)
 
@@ -234,8 +232,7 @@ class LocalEngine(Engine):
                 job.deliver(Unavailable(self._reason))
 
     def _is_loaded(self) -> bool:
-        """Whether the decoder is loaded; waits for that, while cancelled jobs end, and prepares
-        the jobs that wait."""
+        """Waits, while cancelled jobs end, and prepares the jobs that wait."""
         while True:
             with self._changed:
                 if self.loaded or self._reason:
@@ -259,7 +256,7 @@ class LocalEngine(Engine):
         return True
 
     def _withdraw(self, job: _Job) -> bool:
-        """Remove a job from those that wait. Whether it was one of them; else it was refused."""
+        """Whether the job was one of those that wait; else it was refused."""
         waits = job in self._jobs.waiting
         self._jobs.waiting = [each for each in self._jobs.waiting if each is not job]
         return waits
@@ -306,8 +303,7 @@ class LocalEngine(Engine):
                 return
 
     def _admit(self) -> list[_Job]:
-        """Let waiting jobs join while rows are free; cancelled ones join at once, to be ended by
-        the next step."""
+        """While rows are free; cancelled jobs join at once, to be ended by the next step."""
         if not self._jobs.waiting:
             return []
         running, ahead, full = list(self._jobs.running), 0, False
@@ -330,8 +326,8 @@ class LocalEngine(Engine):
         return self._jobs.running[len(running) :]
 
     def _may_join(self, reader: Reader, size: int, ahead: int) -> bool:
-        """Whether a reader may get spare rows: its share allows it, or it has no row yet.
-        `ahead` rows come before or with it."""
+        """A reader may get spare rows if its share allows it, or it has no row yet. `ahead` rows
+        come before or with it."""
         spare = max(1, int(_SPARE * self._max_rows))
         most = self._max_rows + spare
         address, session = (
@@ -343,8 +339,7 @@ class LocalEngine(Engine):
         return address + size <= most and num_rows(self._jobs.running) + size <= most + spare
 
     def _chosen(self) -> list[_Job]:
-        """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader
-        lags."""
+        """In turn: at most `max_rows` rows, and none whose reader lags."""
         self._turn += 1
         chosen, rows = [], 0
         for job in by_turns(self._jobs.running, lambda job: job.turn):
@@ -364,8 +359,7 @@ class LocalEngine(Engine):
             job.deliver(job.run.started())
 
     def _step(self, batch: Batch, rows: list[SequenceState]) -> Records:
-        """Step the rows; on failure step the unfinished ones in halves, and end a row that fails
-        alone."""
+        """On failure the unfinished rows are stepped in halves, and a row that fails alone ends."""
         saved = {row: row.save() for row in rows}
         records: dict[SequenceState, StepRecord] = {}
         try:
@@ -389,8 +383,7 @@ class LocalEngine(Engine):
         return records
 
     def _works(self) -> bool:
-        """Whether decoding still works, that is, the device is not lost; a lack of memory does
-        not count."""
+        """Whether the device is not lost; a lack of memory does not count."""
         try:
             self.decoder.generate(
                 [0], SamplingParams(max_tokens=1, temperature=0), num_draft_tokens=0, detail="none"
@@ -401,7 +394,7 @@ class LocalEngine(Engine):
 
 
 def _events(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
-    """A step's events of one run; if they cannot be made, only that run ends."""
+    """If a run's events cannot be made, only that run ends."""
     try:
         return run.events(records)
     except Exception as error:

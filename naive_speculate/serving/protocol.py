@@ -108,9 +108,9 @@ class Engine(ABC):
         """Cancel all runs and accept no more requests."""
 
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
-        """Decode a request for a reader with a thread of its own: returns the lists of `start`
-        as they arrive. Closing or dropping the iterator ends the run too. Exceptions of `start`
-        are raised here or when the iteration begins."""
+        """For a reader with a thread of its own: returns the lists of `start` as they arrive.
+        Closing or dropping the iterator ends the run too. Exceptions of `start` are raised here or
+        when the iteration begins."""
         return submitted(partial(self.start, request), cancel)
 
 

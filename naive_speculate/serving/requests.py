@@ -22,7 +22,6 @@ OUT_OF_MEMORY = (
 
 
 def about(decoder: SpeculativeDecoder, capacity: int) -> About:
-    """Describe a decoder with room for `capacity` sequences."""
     admission, pair = decoder.admission, decoder.pair
     return About(
         pair.names,
@@ -62,8 +61,7 @@ def prepare(
 
 
 def seeded(request: Request) -> Request:
-    """A request with a seed of its own, so that another process, or a second try, makes the same
-    run."""
+    """So that another process, or a second try, makes the same run."""
     return (
         request
         if request.params.seed is not None
@@ -72,7 +70,7 @@ def seeded(request: Request) -> Request:
 
 
 def explain(failure: Exception) -> str:
-    """The message for visitors about a failure, with what to do."""
+    """For visitors, with what to do."""
     if isinstance(failure, GuideTooCostly | Unavailable):
         return str(failure)
     full = isinstance(

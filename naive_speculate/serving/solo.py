@@ -78,7 +78,7 @@ class SoloEngine(Engine):
     def start(
         self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
     ) -> None:
-        """Decode a request (see `Engine`); checked here, in the caller's process."""
+        """Checked here, in the caller's process."""
         request = seeded(request)
         run = prepare(self.decoder, request, None, self._max_rows, self._max_prompt_tokens)
         if self._closed.is_set():
@@ -89,7 +89,7 @@ class SoloEngine(Engine):
         """None: every run has a process of its own."""
 
     def load(self) -> Load:
-        """The engine's load; every run has a process of its own, so none waits here."""
+        """Every run has a process of its own, so none waits here."""
         return Load(not self._closed.is_set(), self._running, 0, self._max_rows)
 
     def close(self) -> None:

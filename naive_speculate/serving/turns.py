@@ -39,7 +39,6 @@ R = TypeVar("R")
 
 
 def num_rows(jobs: Iterable[Job]) -> int:
-    """How many places these jobs take."""
     return sum(job.num_rows for job in jobs)
 
 
@@ -49,9 +48,9 @@ def by_turns(
     served: Mapping[Any, int] = {},
     groups: Sequence[Callable[[Reader], Any]] = GROUPS,
 ) -> list[T]:
-    """One job of each group, then the second of each, and so on, the outermost groups first.
-    `key` orders the jobs of a session; sessions and addresses are ordered by when they were
-    `served` last, then by their first job."""
+    """One job of each group, then the second of each, and so on, the outermost groups first. `key`
+    orders the jobs of a session; others are ordered by when they were `served` last, then by their
+    first job."""
     if not groups:
         return sorted(jobs, key=key)
     shares: dict[Any, list[T]] = defaultdict(list)
@@ -65,9 +64,9 @@ def by_turns(
 def refused(
     waiting: Sequence[T], new: T, most: int, size: Callable[[T], int] = lambda job: job.num_rows
 ) -> T | None:
-    """The job to refuse when a new one comes to those that wait; None if they have room for it,
-    `most` places in all. It is the last job of the reader with most waiting, if that is more than
-    the new one's reader has; else the new one."""
+    """The job to refuse if those that wait and a new one take more than `most` places: the last job
+    of the reader with most waiting, if that is more than the new one's reader has; else the new
+    one."""
     if sum(map(size, waiting)) + size(new) <= most:
         return None
     for group in GROUPS:
@@ -101,17 +100,16 @@ class Turns(Generic[J]):
         return iter((*self.running, *self.waiting))
 
     def add(self, new: J, most: int = sys.maxsize) -> J | None:
-        """Let a job wait; returns the refused job (see `refused`), which does not wait."""
+        """Returns the refused job (see `refused`), which does not wait."""
         dropped = refused(self.waiting, new, most)
         self.waiting = [job for job in (*self.waiting, new) if job is not dropped]
         return dropped
 
     def order(self, jobs: Iterable[T]) -> list[T]:
-        """These jobs by turns; the reader who was served longest ago comes first."""
+        """The reader who was served longest ago comes first."""
         return by_turns(jobs, served=self._served)
 
     def begin(self, job: J) -> None:
-        """It is the turn of this waiting job."""
         self.waiting.remove(job)
         self.running.append(job)
         served = self._served | dict.fromkeys(
@@ -122,8 +120,8 @@ class Turns(Generic[J]):
 
 
 class Pool:
-    """So many threads in which readers take turns, so that one delays the others by one piece of
-    work at most. At most `most` pieces wait (see `refused`)."""
+    """Threads in which readers take turns, so that one delays the others by one piece of work at
+    most. At most `most` pieces wait (see `refused`)."""
 
     def __init__(self, threads: int, name: str, most: int = 64) -> None:
         self._pool = ThreadPoolExecutor(threads, name)
@@ -136,8 +134,7 @@ class Pool:
         return len(self._turns)
 
     def submit(self, work: Callable[[], R], reader: Reader) -> Future[R]:
-        """Work for a reader in a thread, in the caller's context. It fails with `Unavailable` if
-        it is refused."""
+        """In the caller's context. The result fails with `Unavailable` if it is refused."""
         result = Future[R]()
         new = Job(reader, (result, partial(copy_context().run, work)))
         with self._lock:

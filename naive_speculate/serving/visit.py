@@ -28,7 +28,6 @@ class Trouble(ValueError):
 
 
 def for_visitor(error: Exception) -> Exception:
-    """The error as the page shows it: `Trouble` in place of `Unavailable`."""
     return Trouble(str(error)) if isinstance(error, Unavailable) else error
 
 
@@ -87,11 +86,11 @@ class Visit:
     def submit(
         self, engine: Engine, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS
     ) -> Iterator[list[Event]]:
-        """Decode for a reader with a thread of its own (see `Engine.submit`)."""
+        """For a reader with a thread of its own (see `Engine.submit`)."""
         return submitted(partial(self.start, engine, reader=reader), cancel)
 
     def add(self, event: Event, since: float) -> None:
-        """Add an event that arrived `since` seconds after the request."""
+        """`since`: seconds from the request to the event."""
         self.summary.add(event)
         if event.kind == EventKind.STARTED:
             if self.wait_seconds is None:

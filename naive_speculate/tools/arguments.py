@@ -16,20 +16,18 @@ class Parser(argparse.ArgumentParser):
     """Prints errors in one line and exits with status 2."""
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help. (argparse itself would ignore a full disk.)"""
+        """argparse itself would ignore a full disk."""
         (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and exit."""
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
 def parsed(
     read: Callable[[str], T], what: str, accepts: Callable[[T], bool] = lambda _: True
 ) -> Callable[[str], T]:
-    """The `type` of an option whose text `read` turns into an accepted value; otherwise the
-    error says that it must be `what`. (argparse itself would print the name of the type
-    function.)"""
+    """The `type` of an option whose text `read` turns into an accepted value; otherwise the error
+    says that it must be `what`."""
 
     def read_checked(text: str) -> T:
         try:
@@ -49,7 +47,7 @@ positive_number = parsed(float, "a positive number", lambda number: number > 0)
 
 
 def number_or(words: Sequence[str]) -> Callable[[str], int | str | None]:
-    """The type of a whole number or one of some words; the word none is None."""
+    """A whole number or one of some words; the word none is None."""
 
     def read(text: str) -> int | str | None:
         word = text.lower()
@@ -69,7 +67,7 @@ numbers_by_token = parsed(
 
 
 def as_typed(message: str, arguments: Sequence[str]) -> str:
-    """A message of the library, with the names of arguments as the options that the user typed."""
+    """A library's message, with the names of arguments as the options that the user typed."""
     for option in {
         argument.partition("=")[0] for argument in arguments if argument.startswith("--")
     }:
@@ -81,12 +79,10 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
 
 
 def windows(text: str) -> list[int | str | None]:
-    """Numbers of draft tokens, separated by commas."""
     return [window(part.strip()) for part in text.split(",")]
 
 
 def text_file(name: str) -> str:
-    """The type of a text file: what it holds."""
     try:
         return Path(name).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
@@ -99,7 +95,7 @@ def text_file(name: str) -> str:
 
 
 def lines_of_file(name: str) -> list[str]:
-    """The type of a file with a text per line: its lines that are not empty."""
+    """Those that are not empty."""
     # `str.splitlines` would also split at letters such as U+2028, which a prompt may hold.
     if not (lines := [line for line in text_file(name).split("\n") if line.strip()]):
         raise argparse.ArgumentTypeError(f"must be a file of text, got {name:.60}: it has no lines")
@@ -107,29 +103,27 @@ def lines_of_file(name: str) -> list[str]:
 
 
 def print_for_people() -> None:
-    """Let standard output keep the terminal's encoding, with a question mark for each letter
-    that it lacks. Without this, such a letter would end the program in the middle of its output
-    (on Windows, files and pipes are in the code page)."""
+    """Keep the terminal's encoding, with a question mark for each letter that it lacks, which would
+    end the program otherwise (on Windows, files and pipes are in the code page)."""
     if isinstance(sys.stdout, TextIOWrapper):  # it is not in a notebook
         sys.stdout.reconfigure(errors="replace")
 
 
 def print_for_programs() -> None:
-    """Let standard output be UTF-8 with the line end `\\n`, whatever the locale. Half a surrogate
-    pair, which UTF-8 lacks, is written as JSON would escape it."""
+    """UTF-8 with the line end `\\n`, whatever the locale. Half a surrogate pair, which UTF-8 lacks,
+    is written as JSON would escape it."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def print_json(text: str) -> None:
-    """Print JSON for a program (see `print_for_programs`)."""
     print_for_programs()
     print(text, flush=True)
 
 
 def adder(container: Any) -> Callable[..., None]:
-    """A short form of `add_argument` of a parser or group: `add("--name N", help, type, default)`
-    with the metavar after the name. The help names the default unless it has the word itself."""
+    """`add("--name N", help, type, default)` for a parser or group. The help names the default
+    unless it has the word itself."""
 
     def add(name: str, help: str = "", read: Any = None, default: Any = None, **more: Any) -> None:
         option, _, metavar = name.partition(" ")
@@ -147,7 +141,7 @@ def adder(container: Any) -> Callable[..., None]:
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a pair; see `load_pair`."""
+    """As of `load_pair`."""
     add = adder(parser.add_argument_group("models"))
     add("--target M", "Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)")
     add("--draft M", "Hub id, local folder or GGUF file (default: none for a given target)")

@@ -75,8 +75,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _add_options(parser: argparse.ArgumentParser, title: str, of: type) -> None:
-    """Add a group with an option for each of a class's; those that are not given have no
-    value."""
+    """An option for each of a class's; those that are not given have no value."""
     from naive_speculate.sampling.options import options_of
 
     add = parser.add_argument_group(title).add_argument
@@ -163,11 +162,7 @@ def _generate(arguments: Sequence[str]) -> int:
     cancel = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: _leave() if cancel.is_set() else cancel.set())
     options = {name: getattr(args, name) for name in options_of(Request) if hasattr(args, name)}
-    options |= {
-        "chat": args.chat,
-        "detail": "full" if args.json else "none",
-        "cancel": cancel,
-    }
+    options |= {"chat": args.chat, "detail": "full" if args.json else "none", "cancel": cancel}
     traces: Iterable[Iterable[Event]]
     if params.num_sequences > 1:
         outputs = decoder.generate(args.prompt, params, **options).outputs
@@ -183,7 +178,7 @@ def _generate(arguments: Sequence[str]) -> int:
 
 
 def _show(traces: "Iterable[Iterable[Event]]", as_json: bool) -> str | None:
-    """Print the events of runs. Returns the message of the last run that failed."""
+    """Returns the message of the last run that failed."""
     from naive_speculate.events import FinishReason
     from naive_speculate.events.trace import dumps
     from naive_speculate.tools.show.terminal import TerminalView
@@ -221,7 +216,7 @@ def _report(message: str) -> None:
 
 
 def _leave(*_: object) -> NoReturn:
-    """End at once. While libraries load, or on a second Ctrl-C, an exception could be caught or
+    """End at once: while libraries load, or on a second Ctrl-C, an exception could be caught or
     printed elsewhere."""
     with contextlib.suppress(OSError):
         _report("interrupted")

@@ -35,8 +35,8 @@ class Fit:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the total variation, 95%: from the deviation of frequencies (Weissman et al. 2003)
-        to Pinsker's bound."""
+        """Of the total variation, 95%: from the deviation of frequencies (Weissman et al. 2003) to
+        Pinsker's bound."""
         tail, n = (1 - CONFIDENCE) / 2, self.num_samples
         if self.degrees < 1:
             return 0.0, 1.0
@@ -57,9 +57,8 @@ class Fit:
 
 
 def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> Fit:
-    """The G-test (likelihood ratio) of counts against probabilities, both by token, with
-    Williams' correction for small counts. A token with probability 0 that was observed gives the
-    p-value 0."""
+    """The G-test (likelihood ratio) of counts against probabilities, by token, with Williams'
+    correction for small counts. A token of probability 0 that was observed gives the p-value 0."""
     observed, p = np.asarray(counts, float), np.asarray(probs, float)
     n = observed.sum()
     if (observed[p <= 0] > 0).any():
@@ -74,14 +73,10 @@ def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> F
 
 
 def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
-    """Pearson's test of outcomes that each have their own probabilities: counts of ranks against
-    their expected sums.
-
-    Within one context it is the chi-square test of that context's tokens. Over several, it adds
-    up what was expected and what was observed at each rank, with the sum of the outcomes'
-    covariances. Strata are tested apart and added up: the index of each outcome, and
-    probabilities `[num_outcomes, num_ranks]`.
-    """
+    """Pearson's test of outcomes that each have their own probabilities. Strata are tested apart
+    and added up: the index of each outcome, and probabilities `[num_outcomes, num_ranks]`. Of one
+    context it is the chi-square test of its tokens; of several it adds up what was expected and
+    observed at each rank, with the sum of the outcomes' covariances."""
     statistic, degrees, deviation, total = 0.0, 0, 0.0, 0
     for outcomes, probs in strata:
         expected = probs.sum(axis=0)
@@ -104,8 +99,7 @@ def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
 
 
 def two_sample_test(a: Mapping[str, int], b: Mapping[str, int]) -> Fit:
-    """The G-test of whether two samples of texts have one distribution; its bias is between the
-    samples."""
+    """The G-test of whether two samples have one distribution; its bias is between them."""
     texts = sorted(a.keys() | b.keys())
     table = np.array([[sample.get(text, 0) for text in texts] for sample in (a, b)], float)
     sizes, shares = table.sum(axis=1), table.sum(axis=0) / table.sum()
@@ -121,15 +115,14 @@ def two_sample_test(a: Mapping[str, int], b: Mapping[str, int]) -> Fit:
 
 
 def fit(statistic: float, degrees: int, num_samples: int, bias: float) -> Fit:
-    """The result for a statistic that is chi-square distributed if the sampler is correct."""
     if degrees < 1:
         return Fit(0.0, 0, 1.0, num_samples, 0.0)
     return Fit(statistic, degrees, float(chi2.sf(statistic, degrees)), num_samples, bias)
 
 
 def pooled(x: Array, expected: Array) -> Array:
-    """`x` with its cells of small expected counts added up, the smallest first, until their sum
-    is large enough."""
+    """Cells of small expected counts are added up, the smallest first, until their sum is large
+    enough."""
     order = np.argsort(expected)
     total = np.cumsum(expected[order])
     few = (
@@ -142,12 +135,12 @@ def pooled(x: Array, expected: Array) -> Array:
 
 
 def samples_needed(bias: float, degrees: int, error_rate: float) -> int:
-    """How many samples find this total variation, and every larger one, with 90% power."""
+    """To find this total variation, and every larger one, with 90% power."""
     return math.ceil(_detectable(degrees, error_rate) / (4 * bias**2))
 
 
 def smallest_bias(num_samples: int, degrees: int, error_rate: float) -> float:
-    """The total variation from which this many samples find every one with 90% power; at most 1."""
+    """The total variation from which this many samples find every one with 90% power."""
     return (
         min(1.0, math.sqrt(_detectable(degrees, error_rate) / (4 * num_samples)))
         if num_samples
@@ -165,13 +158,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _detectable(degrees: int, error_rate: float) -> float:
-    """The noncentrality that a test with this rate of false alarms finds with 90% power."""
+    """The noncentrality that is found with 90% power."""
     return _noncentrality(float(chi2.isf(error_rate, degrees)), degrees, 1 - POWER)
 
 
 def _noncentrality(statistic: float, degrees: int, probability: float) -> float:
-    """The noncentrality under which a statistic at most this large has this probability; 0 if
-    there is none."""
+    """Under which a statistic at most this large has this probability; 0 if there is none."""
 
     def excess(value: float) -> float:
         return float(ncx2.cdf(statistic, degrees, value)) - probability

@@ -27,7 +27,7 @@ from naive_speculate.tools.show.terminal import to_rich
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status, and exits with 2 for bad input."""
+    """Returns the exit status, and exits with 2 for bad input."""
     print_for_people()
     parser = _parser()
     args = parser.parse_args(arguments)

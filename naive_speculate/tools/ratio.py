@@ -32,8 +32,7 @@ class Estimate(NamedTuple):
 
 
 def ratio_of(logs: Sequence[float], least: int = LEAST) -> Estimate:
-    """The geometric mean of ratios, from their logarithms, with its interval; fewer than `least`
-    have none."""
+    """From logarithms; fewer than `least` have no interval."""
     mean, reach = fmean(logs), _reach(logs, least=least)
     if reach is None:
         return Estimate(math.exp(mean))
@@ -41,7 +40,7 @@ def ratio_of(logs: Sequence[float], least: int = LEAST) -> Estimate:
 
 
 def logs_of(speeds: Iterable[float], others: Iterable[float]) -> list[float]:
-    """The logarithms of the ratios of paired, positive speeds."""
+    """Of the ratios of paired, positive speeds."""
     return [math.log(one / other) for one, other in zip(speeds, others, strict=True)]
 
 
@@ -54,14 +53,11 @@ def mean_of(values: Sequence[float], most: float = math.inf) -> Estimate:
 
 
 def may_be_best(scores: Mapping[K, Mapping[Hashable, float]]) -> list[K]:
-    """The choices that may be the best: with a probability of at least `LEVEL`, the truly best
-    one is among them.
-
-    `scores` are each choice's scores for each sample; larger is better. A choice is excluded if
-    another beats it in a one-sided paired t-test. Each test is at (1 - LEVEL) ÷ (number of other
-    choices), so that the best one is excluded by chance in at most 1 - LEVEL of all cases
-    (Bonferroni). Choices that share fewer than two samples are a tie.
-    """
+    """With a probability of at least `LEVEL`, the truly best choice is among them. `scores` are
+    each choice's scores for each sample; larger is better. A choice is excluded if another beats it
+    in a one-sided paired t-test at (1 - LEVEL) ÷ (number of other choices), so that the best one is
+    excluded by chance in at most 1 - LEVEL of all cases (Bonferroni). Choices that share fewer than
+    two samples are a tie."""
     each = 1 - (1 - LEVEL) / max(1, len(scores) - 1)
 
     def beats(a: Mapping[Hashable, float], b: Mapping[Hashable, float]) -> bool:
@@ -75,17 +71,15 @@ def may_be_best(scores: Mapping[K, Mapping[Hashable, float]]) -> list[K]:
 
 
 def lies_above(values: Sequence[float], bound: float, level: float = LEVEL) -> bool:
-    """Whether the mean lies above a bound, by a one-sided t-test at 1 - level; false for fewer
-    than two values."""
+    """By a one-sided t-test of the mean at 1 - level; false for fewer than two values."""
     reach = _reach(values, 2 * level - 1)
     return reach is not None and fmean(values) - bound > reach
 
 
 def typical(times: Sequence[tuple[int, float]]) -> list[float]:
-    """Times of steps, each with the step's number of draft tokens, without disturbance by other
-    programs: each is replaced by the lower quartile of the steps with as many draft tokens, since
-    shorter steps are faster. What disturbs only ever takes longer, so that the quartile stays as
-    it is where half of the steps are disturbed."""
+    """Times of steps, each with its number of draft tokens, without disturbance by other programs:
+    each is replaced by the lower quartile of the steps with as many draft tokens. What disturbs
+    only ever takes longer, so the quartile holds where half of the steps are disturbed."""
     alike = defaultdict[int, list[float]](list)
     for length, seconds in times:
         alike[length].append(seconds)
@@ -94,7 +88,6 @@ def typical(times: Sequence[tuple[int, float]]) -> list[float]:
 
 
 def undisturbed(times: Sequence[float]) -> float:
-    """The lower quartile of times of the same work."""
     return sorted(times)[(len(times) - 1) // 4]
 
 

@@ -11,8 +11,7 @@ from rich.table import Column, Table
 
 
 class Output(Console):
-    """Standard output; `width` columns wide if it is a file or a pipe. The error of a closed
-    pipe is raised."""
+    """`width` columns wide if it is a file or a pipe. The error of a closed pipe is raised."""
 
     def __init__(self, width: int | None = None, **options: Any) -> None:
         super().__init__(highlight=False, **options)
@@ -20,7 +19,7 @@ class Output(Console):
             self.width = width
 
     def on_broken_pipe(self) -> None:
-        """Raise the current error; rich would exit silently."""
+        """rich would exit silently."""
         raise
 
 
@@ -30,8 +29,8 @@ def table(
     styles: Iterable[str] = (),
     **look: Any,
 ) -> Table:
-    """A table whose headings are the keys of its rows; columns are aligned to the right, but for
-    those in `left`. `styles` are those of the rows."""
+    """Headings are the keys of the rows; columns are aligned to the right, but for those in
+    `left`."""
     headings = rows[0] if rows else ()
     made = Table(
         *(
@@ -46,7 +45,6 @@ def table(
 
 
 def progress_bar(console: Console, **options: Any) -> Progress:
-    """A bar with the counts of what is done and of all, and the remaining time."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -59,8 +57,7 @@ def progress_bar(console: Console, **options: Any) -> Progress:
 
 @contextmanager
 def rounding_bar(weights: str) -> Iterator[Callable[[float], object]]:
-    """A bar on the terminal while weights are rounded, for `load_pair`'s `progress`; none for
-    weights that are not."""
+    """A bar on the terminal while weights are rounded, for `load_pair`'s `progress`."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn()
     hidden = not console.is_terminal or weights == "float32"

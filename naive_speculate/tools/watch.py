@@ -135,8 +135,7 @@ def _reason(config: Any, tokens: torch.Tensor) -> FinishReason:
 
 
 class _Draws(TorchFunctionMode):
-    """Observes draws: uniforms and their thresholds (`ratios`), a token and the distribution
-    that it was drawn from."""
+    """Uniforms and their thresholds (`ratios`), a token and what it was drawn from."""
 
     ratios: torch.Tensor | None = None
     uniforms: torch.Tensor | None = None
@@ -184,7 +183,7 @@ class _Recorder:
         return getattr(self._model, self._model.base_model_prefix, self._model)
 
     def run(self, **options: Any) -> Any:
-        """transformers' `generate`; a `ValueError` if it cannot draft with this model."""
+        """A `ValueError` if transformers cannot draft with this model."""
         try:
             return self._model.generate(**options)
         except (IndexError, KeyError, AttributeError, TypeError) as error:
@@ -199,7 +198,7 @@ class _Recorder:
         )
 
     def used_config(self) -> Any:
-        """transformers' generation configuration; a `ValueError` if it has drafted nothing."""
+        """A `ValueError` if nothing was drafted."""
         if self.config is None:
             raise ValueError(
                 "nothing was drafted: give assistant_model, prompt_lookup_num_tokens, use_mtp or"
@@ -208,13 +207,13 @@ class _Recorder:
         return self.config
 
     def seconds(self) -> float:
-        """Seconds since the run began, without the time of recording."""
+        """Since the run began, without the time of recording."""
         if self._model.device.type == "cuda":
             torch.cuda.synchronize(self._model.device)
         return time.perf_counter() - self._began - self._own_seconds
 
     def _generator(self, *args: Any, **kwargs: Any) -> Any:
-        """transformers' candidate generator, with its two methods observed."""
+        """transformers' own, with its two methods observed."""
         try:
             generator = self._make(*args, **kwargs)
         except torch.OutOfMemoryError:
@@ -245,7 +244,7 @@ class _Recorder:
         return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
     def _verified(self, *_: object) -> None:
-        """After a forward of the target: the following draws decide."""
+        """After a forward of the target the following draws decide."""
         if not self._drafting and self.config is not None and self._draws is None:
             self._draws = _Draws()
             self._draws.__enter__()
@@ -284,7 +283,6 @@ class _Recorder:
         self._own_seconds += self.seconds() - ended_at
 
     def trace(self, emitter: Emitter, reason: FinishReason, ended_at: float) -> Trace:
-        """The trace of a run that ended with the last record."""
         trace, began = Trace(emitter.started()), time.perf_counter()
         for record in self.records:
             if record is self.records[-1]:
@@ -304,8 +302,7 @@ def _outcome(
     text_of: Callable[[int], str],
     draws_drafts: bool,
 ) -> Outcome:
-    """The verdict of transformers on k draft tokens, from its draws. `draws_drafts`: whether the
-    draft tokens were drawn."""
+    """The verdict of transformers on k draft tokens. `draws_drafts`: whether these were drawn."""
     k, p = len(draft), scores.softmax(dim=-1)
     # Algorithm 1, u ≤ p/q
     if draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None:
@@ -361,15 +358,15 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
 
 
 def _probs_of(tops: Sequence[TopTokens], probs: torch.Tensor) -> list[list[float]]:
-    """The other model's probabilities `[rows, vocab_size]` of these tokens, row by row."""
+    """The other model's probabilities `[rows, vocab_size]` of these tokens."""
     return [[float(at[one.token_id]) for one in top] for at, top in zip(probs, tops, strict=False)]
 
 
 def _settings(
     recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any], other_text: bool
 ) -> dict[str, Any]:
-    """The settings of transformers under this library's names; others under `generation_config`.
-    `other_text`: whether the text may be another than without drafts."""
+    """Under this library's names; others under `generation_config`. `other_text`: whether the text
+    may be another than without drafts."""
     config = recorder.config
     sampled = bool(config.do_sample)
     judged = any(record.outcome.values.get("uniform") for record in recorder.records)
@@ -418,8 +415,7 @@ def _settings(
 
 
 def _without_our_names(config: Any) -> dict[str, Any]:
-    """Options of transformers that change the output, differ from the defaults, and have no name
-    here."""
+    """Options that change the output, differ from the defaults, and have no name here."""
     defaults = config._get_default_generation_params()
     names = [name for name in _OTHERS if config.do_sample or name not in _OF_DRAWS]
     values = {name: getattr(config, name, None) for name in names}

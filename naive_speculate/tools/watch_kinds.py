@@ -25,12 +25,11 @@ _OF_DFLASH = ("block_size", "mask_token_id", "target_layer_ids")
 
 
 def drafter_of(generator: Any) -> str:
-    """The drafter's name in this library."""
     return _DRAFTERS.get(type(generator).__name__, "model")
 
 
 def window_of(generator: Any) -> int | None:
-    """The most draft tokens of a window; None if it has no limit of its own."""
+    """None if it has no limit of its own."""
     if (size := getattr(generator, "block_size", None)) is not None:
         return int(size) - 1  # the first position of a block is the last token
     for name in ("num_assistant_tokens", "num_output_tokens", "num_mtp_layers"):
@@ -40,7 +39,7 @@ def window_of(generator: Any) -> int | None:
 
 
 def models_of(model: Any, assistant: Any, generator: Any) -> dict[str, str]:
-    """The names of target and drafter by their roles, as `ModelPair.names`."""
+    """By role, as `ModelPair.names`."""
     names, role = {"target": _name(model)}, DRAFTERS[drafter_of(generator)].role
     if role in names:  # it copies
         return names
@@ -51,8 +50,8 @@ def models_of(model: Any, assistant: Any, generator: Any) -> dict[str, str]:
 
 
 def check_options(model: Any, assistant: Any, options: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` for options that are not supported, or that transformers cannot run
-    with these models."""
+    """Raise a `ValueError` for options that are not supported, or that transformers cannot run with
+    these models."""
     if (weight := _option(model, options, "assistant_ensemble_weight")) is not None:
         raise ValueError(f"assistant_ensemble_weight={weight} is lossy and not supported")
     if options.get("assistant_tokenizer") is not None and _option(model, options, "do_sample"):
@@ -99,8 +98,7 @@ def passes_rotary_limit(model: Any, start: int, end: int) -> bool:
 
 
 def _option(model: Any, options: Mapping[str, Any], name: str) -> Any:
-    """An option of `generate`: given, or of the given generation configuration, or of the
-    model's."""
+    """Given, or of the given generation configuration, or of the model's."""
     configs = (options.get("generation_config"), getattr(model, "generation_config", None))
     values = (options.get(name), *(getattr(config, name, None) for config in configs))
     return next((value for value in values if value is not None), None)

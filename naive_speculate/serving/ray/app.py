@@ -101,7 +101,7 @@ class Decoder:
     async def decode(
         self, request: Request, address: str, session: str
     ) -> AsyncIterator[list[Event] | Refusal]:
-        """Decode a request of that reader; yields lists of events, or one `Refusal`."""
+        """Yields lists of events, or one `Refusal`."""
         inbox, cancel, reader = Inbox(), threading.Event(), Reader(address, session)
         sent = False
         try:
@@ -123,11 +123,11 @@ class Decoder:
             cancel.set()  # also if Serve cancels this because the reader left
 
     async def about(self) -> tuple[About, int]:
-        """A description of all replicas together, and the rows of one replica."""
+        """Of all replicas together, and the rows of one replica."""
         return self._about, self._max_rows
 
     async def state(self) -> tuple[int, Load]:
-        """The replica's process id and load."""
+        """Process id and load."""
         return os.getpid(), self._engine.load()
 
     async def check_health(self) -> None:

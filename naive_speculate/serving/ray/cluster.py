@@ -98,8 +98,8 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> None:
 
 
 def deploy(name: str, args: DecoderArgs) -> None:
-    """Deploy or update an application; returns at once. A `ClusterError` if the cluster has no
-    resources for one replica."""
+    """Or update; returns at once. A `ClusterError` if the cluster has no resources for one
+    replica."""
     has = ray.cluster_resources()
     for kind, amount in (("CPU", args.cpus), ("GPU", args.gpus)):
         if amount > has.get(kind, 0):
@@ -166,7 +166,7 @@ def wait_until_ready(
 
 
 def replicas_of(name: str) -> int | None:
-    """Number of running replicas of an application; None if the application is gone."""
+    """Those that run; None if the application is gone."""
     app = serve.status().applications.get(name)
     if app is None or app.status in _GONE:
         return None
@@ -175,7 +175,7 @@ def replicas_of(name: str) -> int | None:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise a `ClusterError` at once if nothing answers, or not Ray; Ray itself would retry for
+    """A `ClusterError` at once if nothing answers, or not Ray; Ray itself would retry for
     minutes."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit() or not 0 < int(port) < 65536:

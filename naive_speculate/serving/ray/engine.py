@@ -80,7 +80,7 @@ class RayEngine(Engine):
     def start(
         self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
     ) -> None:
-        """Decode a request (see `Engine`); the replica checks it."""
+        """Checked by the replica."""
         if self._closed.is_set():
             raise Unavailable(STOPPING)
         if self._gone:
@@ -140,7 +140,6 @@ class RayEngine(Engine):
                 run.passed_on.set()
 
     def _open(self, run: "_Streamed") -> None:
-        """Let a replica decode the run."""
         reader = run.reader
         try:
             run.stream = self._decode.remote(run.request, reader.address, reader.session)
@@ -152,8 +151,8 @@ class RayEngine(Engine):
             run.stream.cancel()
 
     def _lists(self, run: "_Streamed") -> Iterator[list[Event]]:
-        """A run's lists, retried on other replicas until one begins it, and the events that a
-        replica could not send."""
+        """Retried on other replicas until one begins, with the events that a replica could not
+        send."""
         delivered, tries = DeliveredEvents(run.num_rows), 1
         try:
             run.passed_on.wait()
@@ -193,8 +192,8 @@ class RayEngine(Engine):
 
     @staticmethod
     def _next(run: "_Streamed") -> list[Event] | Refusal | str | None:
-        """What the replica sends: events, a refusal, or why the run failed; None if it sends
-        nothing more. A dead replica counts as one that is unavailable."""
+        """Events, a refusal, or why the run failed; None if the replica sends nothing more. A dead
+        replica counts as one that is unavailable."""
         batch: list[Event] | Refusal | None
         try:
             batch = next(run.stream, None)
@@ -218,7 +217,7 @@ class RayEngine(Engine):
             run.end(reason, why)
 
     def _watch(self) -> None:
-        """Poll the runs' cancel flags, since their readers are blocked, and the replicas."""
+        """Polls the runs' cancel flags, since their readers are blocked, and the replicas."""
         looked = time.monotonic()
         while not self._closed.wait(_LOOK_SECONDS):
             self._end(FinishReason.CANCELLED, lambda run: run.cancel.is_set())
@@ -249,7 +248,6 @@ class _Streamed(Job):
     why: str = ""  # the same in words
 
     def end(self, reason: FinishReason, why: str = "") -> None:
-        """End the run, here and in the replica."""
         if self.ended is None:
             self.ended, self.why = reason, why
             self.passed_on.set()

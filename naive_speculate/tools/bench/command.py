@@ -109,7 +109,7 @@ def _add_suite(add: Callable[..., None]) -> None:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options; options of the other kind of benchmark are errors."""
+    """Options of the other kind of benchmark are errors."""
     parser = _parser()
     options = parser.parse_args(argv)
     others, why = (
@@ -124,9 +124,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status. Raises `ValueError` if an input is bad;
-    `OSError` if a file cannot be read or written; `KeyboardInterrupt` after a report of the
-    questions of a suite so far."""
+    """Raises `ValueError` if an input is bad; `OSError` if a file cannot be read or written;
+    `KeyboardInterrupt` after a report of the questions of a suite so far."""
     options = _parse(argv)
     _check_outputs(options)
     with_suite, console = options.suite is not None, Console(stderr=True)
@@ -154,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
-    """Fail now, not after hours of work, if a result cannot be saved."""
+    """Fail now, not after hours of work."""
     if options.plots is not None:
         if not is_installed("matplotlib", "0"):
             raise ValueError("--plots needs matplotlib: pip install '.[plots]' in the repository")
@@ -242,8 +241,7 @@ def _load(options: argparse.Namespace, *models: Any, executor: str | None = None
 
 
 def _transformers(options: argparse.Namespace, new_tokens: int, ends: bool = False) -> Transformers:
-    """transformers' generation with the same target and draft, in the same precision on the same
-    device."""
+    """With the same target and draft, in the same precision on the same device."""
     names = (
         (options.target, options.draft)
         if options.target

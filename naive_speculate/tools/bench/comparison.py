@@ -52,11 +52,9 @@ class Comparison:
 
     @property
     def middle(self) -> int:
-        """The window of measurements that use a single one."""
         return min(_MIDDLE, self.max_window)
 
     def run(self, progress: Progress) -> dict[str, Any]:
-        """Measure everything; returns the report."""
         pair, device = self.decoder.pair, self.decoder.admission.device
         task = progress.add_task("measuring", total=None)
         self.tick = lambda _: progress.advance(task)
@@ -105,7 +103,6 @@ class Comparison:
         return SamplingParams(temperature=temperature, max_tokens=self.new_tokens, ignore_eos=True)
 
     def _ways(self, temperature: float) -> list[Way]:
-        """This decoder plain, with every window, drafter and strategy; then transformers."""
         ours = partial(our_way, self.decoder, params=self._params(temperature))
         windows = list(range(1, self.max_window + 1))
         drafters = [
@@ -127,7 +124,7 @@ class Comparison:
         drafter: str = "model",
         temperature: float = 0.0,
     ) -> list[Any]:
-        """The steps of a run, without the first, which processes the prompt."""
+        """Without the first, which processes the prompt."""
         params = replace(self._params(temperature), max_tokens=num_tokens)
         result = self.decoder.generate(
             prompt, params, num_draft_tokens=window, drafter=drafter, detail="none"
@@ -135,13 +132,10 @@ class Comparison:
         return [event for event in result.trace if event.kind == EventKind.STEP][1:]
 
     def _step_costs(self, drafter: str) -> CostTable:
-        """Costs of whole steps in plain steps, including all work around the forwards; "auto"
-        uses them.
-
-        Those of sampled runs: with a seed they keep to the table, and a head drafts in float32.
-        The cost of a draft token is the slope of the draft phase over the windows; the rest of a
-        step is verification. Steps with a shorter window are left out.
-        """
+        """Costs of whole steps in plain steps, with all work around the forwards, as "auto" uses
+        them: of sampled runs, which with a seed keep to the table, and in which a head drafts in
+        float32. A draft token costs the slope of the draft phase over the windows; the rest of a
+        step is verification. Steps with a shorter window are left out."""
         drafting: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
         whole: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
         for prompt, window in product(self.prompts, range(self.max_window + 1)):
@@ -183,11 +177,9 @@ class Comparison:
         )
 
     def _by_batch(self) -> Grid:
-        """Tokens per second of all rows together; by window, then by batch size.
-
-        Every size decodes the same requests, three times the largest batch. As on a server, a
-        new request takes the row of a finished one, so the batch is full until near the end.
-        """
+        """Tokens per second of all rows together. Every size decodes the same requests, three times
+        the largest batch: as on a server, a new one takes the row of a finished one, so the batch
+        is full until near the end."""
         count = 3 * max(BATCHES)
         params = self._params()
 
@@ -210,8 +202,7 @@ class Comparison:
     def _medians(
         self, measure: Callable[[int, int], list[float]], sizes: Sequence[int], repeats: int
     ) -> Grid:
-        """Medians of the measurements, plain and with the middle window, for each size, made
-        alternately."""
+        """Plain and with the middle window for each size, measured alternately."""
         windows = (0, self.middle)
         times: dict[int, dict[int, list[float]]] = {
             window: {size: [] for size in sizes} for window in windows
@@ -225,7 +216,7 @@ class Comparison:
         }
 
     def _event_overhead(self) -> dict[str, float]:
-        """Extra time of events with more detail, relative to none: medians over adjacent runs."""
+        """Extra time relative to none: medians over adjacent runs."""
         details = ("none", "probs", "full")
         ways = [
             our_way(self.decoder, self.middle, self._params(0.8), detail=detail)
@@ -241,7 +232,7 @@ class Comparison:
 
 
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
-    """The fastest of the trained drafters with this window, on average over all modes."""
+    """Of the trained drafters, on average over all modes."""
     every = [line for own in lines.values() for line in own]
     names = {
         "model": f"k = {window}",

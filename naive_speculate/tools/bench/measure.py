@@ -51,8 +51,7 @@ class Decoded:
 
 
 def prompt_seconds(metrics: Metrics) -> float:
-    """Seconds of a run of this decoder before its first step, estimated from the first token's
-    time and the mean step."""
+    """Seconds before the first step, estimated from the first token's time and the mean step."""
     if metrics.time_to_first_token is None:
         return 0.0
     return max(
@@ -80,8 +79,7 @@ def our_way(
     drafter: str = "model",
     **options: Any,
 ) -> Way:
-    """This decoder, with parameters and options of its `generate`, without details in events
-    unless they are options."""
+    """`options` are of `generate`; events have no details unless they say so."""
     options = {"num_draft_tokens": num_draft_tokens, "drafter": drafter, "detail": "none"} | options
 
     def decode(prompt: list[int], seed: int) -> Decoded:
@@ -120,8 +118,8 @@ class Transformers:
         target.register_forward_pre_hook(self._count)
 
     def choose_threads(self, prompt: list[int]) -> None:
-        """Choose the number of torch threads with the fastest plain or assisted generation: 1,
-        all cores, or all but one; they are tried alternately."""
+        """Of 1, all cores, or all but one, the fastest for plain or assisted generation; tried
+        alternately."""
         cores = torch.get_num_threads()
         candidates = sorted({1, max(1, cores - 1), cores})
         fastest = dict.fromkeys(candidates, math.inf)
@@ -132,8 +130,8 @@ class Transformers:
         self.threads = min(candidates, key=fastest.__getitem__)
 
     def way(self, num_draft_tokens: int, temperature: float, lookup: bool = False) -> Way:
-        """Plain generation, or with a constant number of draft tokens: of the draft model, or
-        with `lookup` of the prompt."""
+        """With a constant number of draft tokens of the draft model, or with `lookup` of the
+        prompt."""
 
         drawn = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
         config = GenerationConfig(
@@ -186,8 +184,7 @@ class Transformers:
 
 
 class Line:
-    """The figures of one way over all prompts, from its runs and those of plain decoding on the
-    same prompts."""
+    """The figures of one way over all prompts, relative to plain decoding of the same prompts."""
 
     def __init__(
         self,
@@ -239,9 +236,8 @@ def _over(runs: Sequence[Decoded], others: Sequence[Decoded], speed: str) -> Est
 
 
 def in_turn(ways: Mapping[K, Callable[[T], R]], inputs: Iterable[T]) -> Iterator[dict[K, R]]:
-    """Run every way on each input, one input after the other, since a machine's speed changes
-    over minutes; the order rotates with every input. Yields each input's results in the order of
-    the ways."""
+    """Run every way on each input, one input after the other, since a machine's speed changes over
+    minutes; the order rotates. Yields each input's results in the order of the ways."""
     keys = list(ways)
     for number, one in enumerate(inputs):
         first = number % len(keys)
@@ -252,8 +248,8 @@ def in_turn(ways: Mapping[K, Callable[[T], R]], inputs: Iterable[T]) -> Iterator
 def decode_all(
     ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None] = lambda _: None
 ) -> Iterator[list[Decoded]]:
-    """Decode every prompt every way, in turn. Yields each prompt's runs in the order of the ways;
-    `tick` is called after each run, with the prompt's number, which is also the seed."""
+    """Decode every prompt every way, in turn. Yields each prompt's runs; `tick` is called after
+    each run with the prompt's number, which is also the seed."""
 
     def decode(way: Way, number: int) -> Decoded:
         run = way.decode(prompts[number], number)
@@ -269,11 +265,8 @@ def forward_costs(
     target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int
 ) -> tuple[float, list[float]]:
     """Milliseconds of a forward of the draft over one token, and of the target over 1 …
-    `max_tokens`, timed alternately.
-
-    The draft's time is the mean of several forwards, as in a step: before the first, the
-    target's weights have replaced its own in the processor's caches.
-    """
+    `max_tokens`, timed alternately. The draft's is the mean of several, as in a step: before the
+    first, the target's weights have replaced its own in the processor's caches."""
     one_draft = forward_timer(draft, context, 1)
     timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW))]
     timers += [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
@@ -288,8 +281,8 @@ def forward_costs(
 def pass_seconds(
     models: Mapping[K, BatchLanguageModel], counts: Iterable[int], context: int, rounds: int
 ) -> dict[K, dict[int, float]]:
-    """Median seconds of a forward over each number of tokens after `context` others, by model;
-    the models take turns."""
+    """Median seconds of a forward over each number of tokens after `context` others, by model; the
+    models take turns."""
     medians: dict[K, dict[int, float]] = {key: {} for key in models}
     for count in counts:
         timers = {key: forward_timer(model, context, count) for key, model in models.items()}
@@ -301,8 +294,7 @@ def pass_seconds(
 
 
 def memory_mib(device: torch.device) -> dict[str, float]:
-    """The peak memory of this process, on systems with POSIX's `getrusage`, and of torch on
-    CUDA."""
+    """The peak of this process, where there is POSIX's `getrusage`, and of torch on CUDA."""
     peaks = {}
     with suppress(ImportError):  # Windows
         import resource
@@ -318,15 +310,14 @@ def memory_mib(device: torch.device) -> dict[str, float]:
 def lines_of(
     ways: Sequence[Way], answers: Iterable[list[Decoded]], costs: CostTable | None = None
 ) -> list[Line]:
-    """The figures of all ways, the first of which is plain decoding; `answers` have a run per
-    way."""
+    """The first way is plain decoding; `answers` have a run per way."""
     by_way = list(zip(*answers, strict=True))
     return [Line(way, runs, by_way[0], costs) for way, runs in zip(ways, by_way, strict=True)]
 
 
 def forward_timer(model: BatchLanguageModel, context: int, count: int) -> Callable[[], float]:
-    """A function that runs a forward over `count` tokens after `context` others and returns its
-    seconds."""
+    """A function that returns the seconds of a forward over `count` tokens after `context`
+    others."""
     cache: Any = model.new_cache(1)
     tokens = (torch.arange(context + count, device=model.device) % model.vocab_size)[None]
     model.forward(tokens[:, :context], cache, num_logits=1)

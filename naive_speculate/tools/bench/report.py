@@ -56,7 +56,6 @@ _NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
 
 
 def show(report: dict[str, Any], console: Console) -> None:
-    """Print the report of a comparison over prompts."""
     drafts = " and ".join(f"[bold]{name}[/]" for name in (report["draft"], report["head"]) if name)
     console.print(
         f"[bold]{report['target']}[/] with {drafts} on {report['device']}, {report['threads']}"
@@ -99,7 +98,6 @@ def show(report: dict[str, Any], console: Console) -> None:
 
 
 def show_suite(report: dict[str, Any], console: Console) -> None:
-    """Print the report of a suite, one row per category and drafter."""
     console.print(_summary_line(report))
     cells = []
     for category, lines in _rows(report):
@@ -120,8 +118,7 @@ def show_suite(report: dict[str, Any], console: Console) -> None:
 
 
 def _means(categories: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each drafter: means of its figures over several categories, each of which
-    counts once."""
+    """A sentence for each drafter; each category counts once."""
     sentences = []
     for name in categories[0] if len(categories) > 1 else ():
         means = []
@@ -168,7 +165,7 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def save_plots(report: dict[str, Any], folder: Path) -> list[Path]:
-    """Save plots of a comparison in an existing folder; returns their paths. Needs matplotlib."""
+    """Returns the paths in an existing folder. Needs matplotlib."""
     from matplotlib.figure import Figure  # optional
 
     saved = []
@@ -211,8 +208,8 @@ def _window_name(window: int) -> str:
 
 
 def suite_svg(report: dict[str, Any]) -> str:
-    """The plot: speed after the prompt relative to plain decoding per category and drafter, with
-    its interval."""
+    """Speed after the prompt relative to plain decoding per category and drafter, with its
+    interval."""
     drafters = [name for name in report["overall"] if name != NONE]
     every = [one for _, lines in _rows(report) for one in lines.values()]
     most = max(

@@ -39,9 +39,8 @@ class Question(NamedTuple):
 
 
 def read_suite(path: Path, limit: int | None = None) -> list[Question]:
-    """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each
-    category. Raises `ValueError`, naming the line that is not such a question, or the file if it
-    has none; `OSError` if it cannot be read."""
+    """At most `limit` questions of each category. Raises `ValueError`, naming the line that is
+    none, or the file if it has none; `OSError` if it cannot be read."""
     questions: list[Question] = []
     counts: Counter[str] = Counter()
     for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
@@ -75,8 +74,8 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
 
 
 def drafters_of(text: str | None) -> list[str] | None:
-    """The drafters in a comma-separated list, with a tree or `argmax` after a colon if wanted;
-    None if no list is given. Raises `ValueError` if one is not registered."""
+    """Comma-separated, with a tree or `argmax` after a colon if wanted. Raises `ValueError` if one
+    is not registered."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
@@ -91,8 +90,8 @@ def drafters_of(text: str | None) -> list[str] | None:
 def encode(
     decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question]
 ) -> list[list[int]]:
-    """The questions as token ids, in the tokenizer's chat template where it has one. Raises
-    `ValueError`, naming the line of a question that the pair cannot decode."""
+    """Token ids, in the chat template where there is one. Raises `ValueError`, naming the line of a
+    question that the pair cannot decode."""
     prompts, chat = [], decoder.admission.has_chat_template
     for question in questions:
         try:
@@ -110,10 +109,9 @@ def ways_of(
     params: SamplingParams,
     peer: Transformers | None,
 ) -> list[Way]:
-    """Plain decoding; the drafters, by default all that the pair supports, with each window;
-    with a peer transformers' plain generation, prompt lookup and, with a draft model, assisted
-    generation. Raises `ValueError` if the pair lacks what a drafter needs, or a number is out of
-    range."""
+    """Plain decoding; the drafters, by default all that the pair supports, with each window; with a
+    peer transformers' plain generation, prompt lookup and, with a draft model, assisted generation.
+    Raises `ValueError` if the pair lacks what a drafter needs, or a number is out of range."""
     ways = [replace(our_way(decoder, 0, params), name=NONE)]
     if drafters is None:
         drafters = [name for name, kind in DRAFTERS.items() if kind.obstacle(decoder.pair) is None]
@@ -142,8 +140,8 @@ def figures(
     answers: Sequence[list[Decoded]],
     temperature: float,
 ) -> dict[str, Any]:
-    """Figures by category and way, and overall, of the first questions, whose `answers` have a
-    run per way."""
+    """By category and way, and overall, of the first questions, whose `answers` have a run per
+    way."""
 
     def lines(some: Sequence[list[Decoded]]) -> dict[str, dict[str, Any]]:
         unknown = {} if temperature == 0 else {"same_as_plain": None}
@@ -161,8 +159,8 @@ def figures(
 def answers_of(
     ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None]
 ) -> tuple[list[list[Decoded]], bool]:
-    """The runs of each prompt, and whether Ctrl-C ended them after the last complete question;
-    the first is decoded before, to warm up."""
+    """The runs of each prompt, and whether Ctrl-C ended them after the last complete question; the
+    first is decoded before, to warm up."""
     answers: list[list[Decoded]] = []
     try:
         for way in ways:

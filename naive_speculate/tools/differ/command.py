@@ -39,8 +39,7 @@ def _parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two files; returns the exit status. Raises `ValueError` if an input is bad;
-    `OSError` if a file cannot be read."""
+    """Raises `ValueError` if an input is bad; `OSError` if a file cannot be read."""
     args = _parser().parse_args(arguments)
     options = {
         name: getattr(args, name)
@@ -60,7 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def show(difference: Difference, console: Console) -> None:
-    """Print the divergence, the margins and the verdict."""
     if difference.index is not None:
         console.print(f"The first {difference.index} tokens are the same. Then:", soft_wrap=True)
         for name, token in (("A", difference.token_a), ("B", difference.token_b)):

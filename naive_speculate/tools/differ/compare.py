@@ -68,7 +68,6 @@ class Likelihood:
 
     @property
     def plausible(self) -> bool:
-        """Whether the target may have sampled the text."""
         return self.temperatures[0] <= MOST_PLAUSIBLE_TEMPERATURE and self.rarest >= LEAST_PLAUSIBLE
 
 
@@ -178,8 +177,7 @@ def compare(
     chat: bool = False,
     greedy: bool = False,
 ) -> Difference:
-    """`differ` with a target that is loaded already, in float32 and in half precision. Raises
-    `ValueError` as `differ`."""
+    """`differ` with a target that is loaded already, in float32 and in half precision."""
     if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
         return same
     if full.pair.tokenizer is None:
@@ -214,8 +212,7 @@ def compare(
 
 
 def _forms(tokenizer: Any, prompt: str, chat: bool) -> list[tuple[str, str, bool]]:
-    """The prompt's possible forms, the stated one first: name, text, whether special tokens are
-    added."""
+    """Name, text, whether special tokens are added; the stated form first."""
     forms = [
         ("as plain text", prompt, True),
         ("as plain text without special tokens", prompt, False),
@@ -243,8 +240,7 @@ def _forms(tokenizer: Any, prompt: str, chat: bool) -> list[tuple[str, str, bool
 def _read(
     scores: Scores, form: str, prompt: str, special: bool, texts: Sequence[str]
 ) -> list[_Text]:
-    """Score texts after one form of the prompt. Prompt and text are tokenised together, as an
-    engine's output was written."""
+    """Prompt and text are tokenised together, as an engine's output was written."""
     encode = scores.pair.tokenizer
     before = encode(prompt, add_special_tokens=special).input_ids
     wholes = [encode(prompt + text, add_special_tokens=special).input_ids for text in texts]
@@ -259,8 +255,8 @@ def _read(
 
 
 def _rounding(full: Scores, half: Scores, prefix: Sequence[int]) -> float:
-    """The largest change, over the last positions, of the margin between float32's two most
-    probable tokens."""
+    """The largest change, over the last positions, of the margin between float32's top two
+    tokens."""
     logits, rounded = full.whole(prefix)[-_LAST:], half.whole(prefix)[-_LAST:]
     top = logits.topk(2, dim=-1).indices
     changes = [x.gather(-1, top).diff(dim=-1)[:, 0] for x in (logits, rounded)]
@@ -270,8 +266,7 @@ def _rounding(full: Scores, half: Scores, prefix: Sequence[int]) -> float:
 def _margins_at(
     full: Scores, half: Scores, prefix: Sequence[int], ids: Sequence[int | None], num_rows: int
 ) -> tuple[Margin, ...]:
-    """The margin between two tokens after a prefix: in float32 and in half precision, with one
-    row and with `num_rows`."""
+    """In float32 and in half precision, with one row and with `num_rows`."""
     text_of, margins = Vocabulary(full.pair.tokenizer).text_of, []
     for scores, n in product((full, half), (1, num_rows)):
         logits = scores.last(prefix, n)

@@ -40,8 +40,7 @@ _NO_WINDOW = (
 
 
 def read_spec_bench(text: str) -> Reading | None:
-    """All answers together; None if there are none. Those of a method that accepts nothing give
-    the speed of plain decoding."""
+    """Answers of a method that accepts nothing give the speed of plain decoding."""
     methods: dict[str, list[tuple[Part, int, float]]] = defaultdict(list)
     for choice, answer in objects(text, ("accept_lengths",)):
         if (one := _of_choice(choice, answer)) is not None:
@@ -57,8 +56,8 @@ def read_spec_bench(text: str) -> Reading | None:
 
 
 def _of_choice(choice: dict[str, Any], answer: dict[str, Any]) -> tuple[Part, int, float] | None:
-    """One answer with its tokens and seconds. `accept_lengths` counts the target's own token,
-    unless the sum is then too small for the text."""
+    """An answer with its tokens and seconds. `accept_lengths` counts the target's own token, unless
+    the sum is then too small for the text."""
     lengths = whole_numbers(choice.get("accept_lengths"), "accept_lengths")
     tokens = sum(whole_numbers(choice.get("new_tokens"), "new_tokens"))
     if not lengths:
@@ -77,7 +76,6 @@ def _of_choice(choice: dict[str, Any], answer: dict[str, Any]) -> tuple[Part, in
 
 
 def read_speculators(text: str) -> Reading | None:
-    """The report of speculators; None if there is none."""
     if "Acceptance Report" not in text:
         return None
     counts: dict[str, int] = {}
@@ -94,8 +92,8 @@ def read_speculators(text: str) -> Reading | None:
 
 
 def read_speed_bench(text: str) -> Reading | None:
-    """The tables of SPEED-Bench or of its comparison, plain or in Markdown; None if there is none
-    with an acceptance rate. Speeds are those of the row `overall`."""
+    """The tables of SPEED-Bench or of its comparison, plain or in Markdown. Speeds are those of
+    `overall`."""
     columns, rates, speeds = list[str](), dict[str, float](), dict[str, Any]()
     for line in text.split("\n"):
         cells = re.findall(r"[^\s|]+", line)
@@ -125,7 +123,6 @@ def read_speed_bench(text: str) -> Reading | None:
 
 
 def read_xinfer(text: str) -> Reading | None:
-    """The lines of all requests together; None if there are none with drafts."""
     counts = [tuple(map(int, found)) for found in _XINFER_LINE.findall(text)]
     parts = [Part(accepted, drafted, steps) for steps, drafted, accepted in counts if drafted]
     return _XINFER.total(parts) if parts else None

@@ -102,8 +102,8 @@ def _this_machine(args: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the logs and print the diagnosis. Raises `ValueError` if a file cannot be read, no
-    format is recognised, or an option is out of range."""
+    """Raises `ValueError` if a file cannot be read, no format is recognised, or an option is out of
+    range."""
     args = _parser().parse_args(arguments)
     if args.this_machine:
         return _this_machine(args)

@@ -17,7 +17,6 @@ _SHARE = "draft tokens accepted"
 
 
 def compared(diagnosis: Diagnosis, other: Diagnosis) -> list[str]:
-    """Sentences on the difference of two diagnoses, A and B."""
     lines = [*_windows(diagnosis, other), *_alphas(diagnosis, other), *_indices(diagnosis, other)]
     engines = diagnosis.reading.engine, other.reading.engine
     if engines[0] != engines[1]:
@@ -26,13 +25,11 @@ def compared(diagnosis: Diagnosis, other: Diagnosis) -> list[str]:
 
 
 def to_dict(diagnosis: Diagnosis, other: Diagnosis) -> dict[str, Any]:
-    """Both diagnoses and the sentences, as plain JSON values."""
     both = {"diagnosis": diagnosis.to_dict(), "against": other.to_dict()}
     return both | {"comparison": compared(diagnosis, other)}
 
 
 def show_comparison(diagnosis: Diagnosis, other: Diagnosis, console: Console) -> None:
-    """Print the figures side by side, and the sentences."""
     ours, theirs = figures(diagnosis), figures(other)
     names = [name for name in ours if name != "processes"]
     names += [name for name in theirs if name not in ours and name != "processes"]
@@ -43,7 +40,6 @@ def show_comparison(diagnosis: Diagnosis, other: Diagnosis, console: Console) ->
 
 
 def _windows(diagnosis: Diagnosis, other: Diagnosis) -> list[str]:
-    """Why shares of accepted draft tokens are not compared where k differs."""
     k, other_k = diagnosis.num_draft_tokens, other.num_draft_tokens
     shares = diagnosis.draft_acceptance_rate, other.draft_acceptance_rate
     if None in shares:
@@ -80,7 +76,6 @@ def _alphas(diagnosis: Diagnosis, other: Diagnosis) -> list[str]:
 
 
 def _indices(diagnosis: Diagnosis, other: Diagnosis) -> list[str]:
-    """The index at which acceptance differs most, of windows that reach it."""
     pairs = zip(diagnosis.conditional, other.conditional, strict=False)
     gaps = [
         (abs(one - two), index, one, two)

@@ -1,10 +1,7 @@
-"""Derives α, rates per index, the best window and break-even costs from an engine's figures,
-with costs as given by the user or estimated from the models' sizes.
-
-The formulas are those of `naive_speculate.speculate.theory` (Leviathan et al. 2023, arXiv
-2211.17192). If the rates per index are given, the tokens of a shorter window follow without α: 1 +
-the sum of its rates.
-"""
+"""Derives α, rates per index, the best window and break-even costs from an engine's figures, with
+costs as given or estimated from the models' sizes. The formulas are in
+`naive_speculate.speculate.theory` (Leviathan et al. 2023, arXiv 2211.17192); rates per index give
+the tokens of a shorter window without α: 1 + their sum."""
 
 import math
 import re
@@ -70,9 +67,8 @@ class Window:
 
 
 class Diagnosis:
-    """The diagnosis of an engine's figures with these costs, and with this window if the figures
-    lack one. Raises `ValueError` if `num_draft_tokens` is not positive, or the figures
-    contradict each other."""
+    """An engine's figures with these costs, and with this window if the figures lack one. Raises
+    `ValueError` if `num_draft_tokens` is not positive, or the figures contradict each other."""
 
     def __init__(
         self, reading: Reading, costs: CostTable | None = None, num_draft_tokens: int | None = None
@@ -197,7 +193,7 @@ class Diagnosis:
         return width * self.costs.draft * self.speedup / tokens
 
     def to_dict(self) -> dict[str, Any]:
-        """The diagnosis as plain JSON values, without the course of the run."""
+        """As JSON values, without the course of the run."""
         reading = to_jsonable_python(self.reading, exclude={"course", "categories", "processes"})
         names = ("num_steps", "num_draft_tokens", "num_accepted_tokens", "rates")
         reading["processes"] = {
@@ -209,8 +205,7 @@ class Diagnosis:
         return {"reading": reading, **derived, "costs": self.costs and self.costs.to_dict()}
 
     def profile(self) -> dict[str, Any]:
-        """Acceptance rates by index, of the whole text and of each category, as plain JSON
-        values."""
+        """Acceptance rates by index, of the whole text and of each category, as JSON values."""
         names = ("engine", "format", "num_steps", "num_draft_tokens", "num_accepted_tokens")
         rates = enumerate(zip(self.conditional, self.unconditional, strict=True))
         return {name: getattr(self.reading, name) for name in names} | {
@@ -228,7 +223,7 @@ class Diagnosis:
 
 
 def _at(width: float, of_window: Callable[[int], float]) -> float:
-    """The mean of a quantity over windows of the two lengths nearest to `width`."""
+    """The mean over windows of the two lengths nearest to `width`."""
     k = math.floor(width)
     below = of_window(k)
     return below + (width - k) * (of_window(k + 1) - below)
@@ -247,9 +242,9 @@ def given(draft: float, verify: Sequence[float] = (1.0,)) -> CostTable:
 
 
 def estimated(draft_size: str, target_size: str, verify: Sequence[float] = (1.0,)) -> CostTable:
-    """Estimated costs, if a forward takes the time of reading its weights, as it does over few
-    tokens. Sizes are the parameters that a forward reads, such as "0.6B"; for a mixture of
-    experts the active ones. Raises `ValueError` if one is invalid."""
+    """Costs if a forward takes the time of reading its weights, as it does over few tokens. Sizes
+    are the parameters that a forward reads, such as "0.6B"; of a mixture of experts the active
+    ones. Raises `ValueError` if one is invalid."""
     return given(parameters(draft_size) / parameters(target_size), verify)
 
 

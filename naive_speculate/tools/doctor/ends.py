@@ -31,7 +31,7 @@ class Fade:
 
 
 def fade(course: Sequence[Stretch]) -> Fade | None:
-    """Where acceptance ends during a run; None if it does not."""
+    """Where acceptance ends during a run."""
     course = [stretch for stretch in course if stretch.steps > 0]
     if course and all(stretch.position is not None for stretch in course):
         return _by_position(sorted(course, key=lambda stretch: stretch.position or 0.0))
@@ -86,9 +86,8 @@ def likelihood(hits: float, steps: float) -> float:
 
 
 def drop(rates: Sequence[float], steps: float | None) -> tuple[int, float] | None:
-    """The first index from which windows accept nothing, and the probability of this by chance,
-    that is, if each index accepted as often as all earlier ones together; None if there is none.
-    `rates` are shares of the steps by index."""
+    """The first index from which windows accept nothing, and the probability of this if each index
+    accepted as often as all earlier ones together. `rates` are shares of the steps by index."""
     steps = steps or UNKNOWN_STEPS
     for index in range(1, len(rates)):
         reached = rates[index - 1]

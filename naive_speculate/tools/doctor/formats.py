@@ -117,8 +117,8 @@ def read(text: str) -> Reading:
 
 
 def _of_processes(lines: list[tuple[str, str]]) -> Reading | None:
-    """The sum of the processes that the lines name; None if fewer than two report figures, or
-    the text is Prometheus text with start times, which separate scrapes and processes."""
+    """None if fewer than two report figures, or the text is Prometheus text with start times, which
+    separate scrapes and processes."""
     texts: dict[str, list[str]] = {}
     for name, line in lines:
         texts.setdefault(name, []).append(line)
@@ -150,7 +150,7 @@ def _of_processes(lines: list[tuple[str, str]]) -> Reading | None:
 
 
 def _rank(reading: Reading) -> tuple[bool, bool, bool]:
-    """How much a reading says: the most informative of several is reported."""
+    """How much a reading says."""
     return (
         len(reading.rates) > 1,
         reading.accepted_per_step is not None,
@@ -159,8 +159,8 @@ def _rank(reading: Reading) -> tuple[bool, bool, bool]:
 
 
 def _best(text: str) -> Reading | None:
-    """The most informative reading of a text, the first of several; None if there is none.
-    Raises `ValueError` if only impossible numbers are found."""
+    """The first of the most informative readings. Raises `ValueError` if only impossible numbers
+    are found."""
     readings, refused = list[Reading](), list[ValueError]()
     for reader in READERS:
         try:
@@ -177,7 +177,7 @@ def _best(text: str) -> Reading | None:
 
 
 def _message(line: str) -> str:
-    """The message of a line that is a JSON record of a log; other lines unchanged."""
+    """The message of a JSON record of a log; other lines unchanged."""
     if line.lstrip().startswith("{"):
         with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)

@@ -18,11 +18,9 @@ _BRACES = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[{}]""")
 def objects(
     text: str, names: tuple[str, ...], depth: int = 0
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """All objects in a text that have one of these names, each with its outermost enclosing object.
-
-    The text may be one JSON value, or contain any number of them, on one line or several, or
-    Python prints of them, or strings with such text.
-    """
+    """All objects that have one of these names, each with its outermost enclosing object: of a text
+    that is one JSON value, or contains any number of them or of Python's prints, on one line or
+    several, or strings with such text."""
     if not any(name in text for name in names):
         return
     for value in _values(text, names):
@@ -33,8 +31,7 @@ def objects(
 def last_reports(
     text: str, names: tuple[str, ...], key: Callable[[dict[str, Any], dict[str, Any]], Any]
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The objects as of `objects`; of those with one key, as in a streamed response, the last.
-    None is no key."""
+    """As `objects`; of those with one key, as in a streamed response, the last. None is no key."""
     reports: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
     for number, (one, outermost) in enumerate(objects(text, names)):
         name = key(one, outermost)
@@ -85,8 +82,7 @@ def _within(
 
 
 def _end(text: str, begin: int, limit: int) -> int | None:
-    """The index after the brace that closes the one at `begin`, ignoring quoted braces; None if
-    there is none."""
+    """The index after the brace that closes the one at `begin`, ignoring quoted braces."""
     depth = 0
     for brace in _BRACES.finditer(text, begin, limit):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -96,14 +92,14 @@ def _end(text: str, begin: int, limit: int) -> int | None:
 
 
 def whole_numbers(values: Any, name: str) -> list[int]:
-    """Counts, or a `ValueError` that names them; a missing list is empty."""
+    """A missing list is empty. Raises `ValueError` with the name."""
     if not isinstance(values, list | tuple | None):
         raise ValueError(f"{name} must be a list of whole numbers, got {values!r:.40}")
     return [whole_number(value, name) for value in values or ()]
 
 
 def whole_number(value: Any, name: str) -> int:
-    """A count, or a `ValueError` that names it."""
+    """Raises `ValueError` with the name."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < 0 or value != int(value):
         raise ValueError(f"{name} must be a whole number from 0, got {value!r:.40}")

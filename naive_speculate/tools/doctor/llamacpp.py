@@ -112,7 +112,7 @@ _REPLAYED = (
 
 
 def with_points(text: str) -> str:
-    """A text in which llama.cpp's numbers have decimal points, where its locale has commas."""
+    """A text in which the numbers of a locale with commas have decimal points."""
     if not _COMMAS.search(text):
         return text
     lines = text.split("\n")
@@ -120,8 +120,7 @@ def with_points(text: str) -> str:
 
 
 def read_timings(text: str) -> Reading | None:
-    """`timings` of all responses together; None if there are none. Of a streamed response the
-    last report counts."""
+    """`timings` of all responses; of a streamed one the last report counts."""
     reports = _reports(text, ("draft_n", "draft_n_accepted"))
     if not reports:
         return None
@@ -157,8 +156,7 @@ def read_timings(text: str) -> Reading | None:
 
 
 def read_mtp_bench(text: str) -> Reading | None:
-    """The lines of mtp-bench.py, which prints the timings of some prompts by llama.cpp's server;
-    None without drafts."""
+    """The lines of mtp-bench.py, with the timings of some prompts by llama.cpp's server."""
     parts, times, after_end = [], [], 0
     for name, *numbers, speed in _BENCH.findall(text):
         tokens, drafted, accepted = map(int, numbers)
@@ -171,8 +169,8 @@ def read_mtp_bench(text: str) -> Reading | None:
 
 
 def _of_answers(form: Format, parts: list[Part], after_end: int, **figures: Any) -> Reading:
-    """Requests together, of which `after_end` count draft tokens after their end; these are left
-    out if there are others."""
+    """`after_end` requests count draft tokens after their end, and are left out if there are
+    others."""
     left_out = (_AFTER_END.format(after_end, len(parts)),) if after_end else ()
     if 0 < after_end < len(parts):
         parts = [part for part in parts if part.steps is not None or not part.drafted]
@@ -181,9 +179,8 @@ def _of_answers(form: Format, parts: list[Part], after_end: int, **figures: Any)
 
 
 def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The last report of each response, as of `objects`. What the reports of a streamed response
-    have in common is the response's id, or, without one, the prompt's figures; then a report
-    after the last one, or one that repeats it, is of another response."""
+    """The last report of each response, by its id or else the prompt's figures. Without an id, a
+    report after the last one, or one that repeats it, is of another response."""
     reports, last = list[tuple[dict[str, Any], dict[str, Any]]](), dict[str, int]()
     for timings, outermost in objects(text, names):
         name = str([outermost.get("id"), timings.get("prompt_n"), timings.get("prompt_ms")])
@@ -213,7 +210,6 @@ def _is_last(response: dict[str, Any]) -> bool:
 
 
 def read_server_log(text: str) -> Reading | None:
-    """All requests of the server's log together; None if there are none."""
     parts: list[Part] = []
     generated: int | None = None
     after_end = 0
@@ -243,11 +239,8 @@ def read_server_log(text: str) -> Reading | None:
 
 
 def speeds(text: str) -> dict[str, Any]:
-    """What the server's log says of speed: tokens per second with and without drafting, and the
-    drafter's share of the time.
-
-    A request without a line on its drafts was decoded without drafting.
-    """
+    """Tokens per second with and without drafting, and the drafter's share of the time. A request
+    without a line on its drafts was decoded without drafting."""
     matches = list(re.finditer(f"{_EVAL} (?:tokens|runs)|{_ACCEPTANCE}", text))
     times = [
         (after is not None and not after[1], float(one[1]), int(one[2]))
@@ -268,7 +261,7 @@ def speeds(text: str) -> dict[str, Any]:
 
 
 def _statistics(text: str) -> list[tuple[str, ...]]:
-    """The last statistics line of each drafter and process, since its counters grow."""
+    """The last line of each drafter and process, since its counters grow."""
     # Each accepted draft has an accepted token; a line with fewer was cut.
     lines = [
         line for line in _STATISTICS.findall(text) if int(line[6]) and int(line[5]) <= int(line[7])
@@ -282,7 +275,6 @@ def _statistics(text: str) -> list[tuple[str, ...]]:
 
 
 def read_statistics(text: str) -> Reading | None:
-    """The last statistics lines; None if there is none."""
     parts, complete, called = [], True, Counter[str]()
     for name, _, drafting, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
         called[name] += int(drafting or calls)
@@ -318,8 +310,7 @@ def read_statistics(text: str) -> Reading | None:
 
 
 def read_example(text: str) -> Reading | None:
-    """`n_drafted` and `n_accept`, as printed by llama-speculative, llama-speculative-simple and
-    llama-lookup; None without them."""
+    """As printed by llama-speculative, llama-speculative-simple and llama-lookup."""
     predicted, drafted, accepted = (
         [int(number) for name, number in _PRINTED.findall(text) if name == field]
         for field in ("n_predict", "n_drafted", "n_accept")
@@ -339,8 +330,7 @@ class _LoggedStep:
 
 
 def read_steps(text: str) -> Reading | None:
-    """All steps; None if there is none. Raises `ValueError` if a step accepts more tokens than
-    it drafts."""
+    """Raises `ValueError` if a step accepts more tokens than it drafts."""
     steps = _steps(text)
     drafted_known = any(step.drafted for step in steps)
     if drafted_known:

@@ -45,8 +45,7 @@ def measured() -> dict[str, Any]:
 
 
 def instruction_sets(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
-    """The instruction sets of this processor that matter for products of matrices; empty where
-    the system does not list them."""
+    """Those that matter for products of matrices; empty where the system does not list them."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -56,7 +55,6 @@ def instruction_sets(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
 
 
 def advice(measurement: dict[str, Any]) -> str:
-    """The setting to take."""
     plain, rounded = (measurement["milliseconds"][form] for form in _FORMS)
     if not measurement["independent"]["int8"]:
         return (
@@ -74,7 +72,6 @@ def advice(measurement: dict[str, Any]) -> str:
 
 
 def show(measurement: dict[str, Any], output: Output) -> None:
-    """Print what was measured, and the setting to take."""
     sets = ", ".join(measurement["instruction_sets"]) or "not listed by the system"
     output.print(f"Instruction sets: {sets}. Threads: {measurement['threads']}.")
     rows = [

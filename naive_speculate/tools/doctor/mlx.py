@@ -34,7 +34,6 @@ _NO_WINDOW = (
 
 
 def read_ollama(text: str) -> Reading | None:
-    """All requests of Ollama's MLX runner together; None if there is none."""
     lines = _STATS.findall(text)
     parts = [
         Part(int(accepted), int(drafted), int(steps))
@@ -49,8 +48,7 @@ def read_ollama(text: str) -> Reading | None:
 
 
 def read_omlx(text: str) -> Reading | None:
-    """All requests of oMLX together; None if there is none. Cycles without a draft token are no
-    steps."""
+    """Cycles without a draft token are no steps."""
     parts, drafting, cycles = list[Part](), 0, 0
     for all_cycles, accepted, drafted, depth, parked in _MTP.findall(text):
         steps = int(all_cycles) - int(parked or 0)
@@ -78,8 +76,8 @@ def read_omlx(text: str) -> Reading | None:
 
 
 def read_from_draft(text: str) -> Reading | None:
-    """All tokens of mlx-lm; None if none is from a draft. Each step gives its accepted draft
-    tokens and one of the target; a run may end within a step."""
+    """Each step gives its accepted draft tokens and one of the target; a run may end within a
+    step."""
     accepted, steps = 0, list[int]()
     for match in _FROM_DRAFT.finditer(text):
         if match[1].lower() == "true":

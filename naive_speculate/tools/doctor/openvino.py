@@ -44,7 +44,6 @@ _WINDOW = "The window is derived from the accepted tokens and each step's percen
 
 
 def read_print(text: str) -> Reading | None:
-    """All requests of the pipeline together; None if there is none."""
     each = {
         number: [float(value) for value in values.split()] for number, values in _EACH.findall(text)
     }
@@ -72,9 +71,7 @@ def read_print(text: str) -> Reading | None:
 
 
 def read_perf_metrics(text: str) -> Reading | None:
-    """The perf metrics of main and draft model, all runs together; None if there are none.
-
-    The main model's first token is of the prompt; each step gives the accepted draft tokens and
+    """The main model's first token is of the prompt; each step gives the accepted draft tokens and
     one of the main model."""
     runs = list[dict[str, int]]()
     pieces = _MODEL.split(text)

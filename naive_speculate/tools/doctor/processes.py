@@ -57,8 +57,8 @@ def marked(record: Mapping[str, Any], message: str) -> str:
 
 
 def split(text: str) -> list[tuple[str, str]]:
-    """Each line with the process that it names, without the names that stand before it; a line
-    without a name is of the process of the line before, or of ""."""
+    """Each line with its process, without the names that stand before it; a line without a name is
+    of the process of the line before, or of ""."""
     lines, file, last = list[tuple[str, str]](), "", ""
     engines: dict[str, str] = {}  # vLLM's front end reports one engine after another
     for line in text.split("\n"):
@@ -90,7 +90,7 @@ def _prefixes(line: str) -> tuple[list[str], str]:
 
 
 def together(readings: Mapping[str, Reading]) -> Reading | None:
-    """The sum of several processes' figures; None if one of them has no counts."""
+    """None if one of them has no counts."""
     ones = list(readings.values())
     parts = list[Part]()
     for one in ones:
@@ -129,7 +129,7 @@ def _drafted_share(ones: Sequence[Reading]) -> float | None:
 
 
 def _categories(ones: Sequence[Reading]) -> dict[str, Reading]:
-    """Each category of all processes; empty if one process names none."""
+    """Empty if one process names none."""
     if not all(one.categories for one in ones):
         return {}
     names = dict.fromkeys(name for one in ones for name in one.categories)

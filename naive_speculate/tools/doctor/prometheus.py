@@ -80,8 +80,7 @@ _Totals = defaultdict[str, defaultdict[int | None, float]]  # by counter and ind
 
 
 class Series(NamedTuple):
-    """A series: the process that reports it ("" if the text does not name one), its name and
-    labels."""
+    """A series: the process that reports it ("" if the text names none), its name and labels."""
 
     process: str
     name: str
@@ -89,8 +88,8 @@ class Series(NamedTuple):
 
 
 def with_metrics(text: str) -> str:
-    """A text in which the metrics that vLLM's `llm.get_metrics()` returns, as Python prints
-    them, are lines of Prometheus text, and Rapid-MLX's counters have vLLM's names."""
+    """The metrics of vLLM's `llm.get_metrics()`, as Python prints them, become Prometheus text, and
+    Rapid-MLX's counters get vLLM's names."""
     text = _METRIC.sub(_as_lines, text) if "name=" in text else text
     return _RAPID.sub(_renamed, text) if "rapid_mlx_" in text else text
 
@@ -130,8 +129,8 @@ def _as_lines(match: re.Match[str]) -> str:
 
 
 def samples(text: str, prefix: str) -> dict[Series, list[str]]:
-    """The values of an engine's series in the order of the text: of those that begin with a
-    prefix such as "vllm". Two servers' texts differ in the start of their processes."""
+    """The values of the series with a prefix such as "vllm", in the order of the text. Two servers'
+    texts differ in the start of their processes."""
     if f"{prefix}:" not in text and f"{prefix}_" not in text:  # a long log is searched once
         return {}
     scrapes = [(start, dict(rows)) for start, rows in _scrapes(text, prefix)]
@@ -146,8 +145,8 @@ def samples(text: str, prefix: str) -> dict[Series, list[str]]:
 
 
 def _scrapes(text: str, prefix: str) -> Iterator[tuple[str, list[tuple[tuple[str, str], str]]]]:
-    """Each scrape's process start and rows. A scrape ends where a series, or the start of the
-    process, occurs again."""
+    """Each scrape's process start and rows. One ends where a series, or a process's start,
+    recurs."""
     rows, keys_so_far, start = list[tuple[tuple[str, str], str]](), set[tuple[str, str]](), ""
     lines = sorted([*_LINE.finditer(text), *_START.finditer(text)], key=lambda one: one.start())
     for line in lines:
@@ -165,7 +164,6 @@ def _scrapes(text: str, prefix: str) -> Iterator[tuple[str, list[tuple[tuple[str
 
 
 def names_processes(text: str) -> bool:
-    """Whether Prometheus text states when processes started."""
     return _START.search(text) is not None or "_created" in text
 
 
@@ -180,7 +178,7 @@ def _rows(line: re.Match[str], prefix: str) -> Iterator[tuple[tuple[str, str], s
 
 
 def _created(rows: dict[tuple[str, str], str]) -> str:
-    """When the process of a scrape created its counters; "" if unknown."""
+    """ "" if unknown."""
     times = []
     for (name, _), value in rows.items():
         if _CREATED.fullmatch(name) and re.fullmatch(r"[\d.]+(?:e\+?\d+)?", value):
@@ -189,10 +187,8 @@ def _created(rows: dict[tuple[str, str], str]) -> str:
 
 
 def read_prometheus(text: str) -> Reading | None:
-    """The counters of all processes of a server together; None if there are none.
-
-    A series that occurs twice was scraped twice; then the difference counts.
-    """
+    """The counters of all processes. A series that occurs twice was scraped twice: the difference
+    counts."""
     for prefix in _ENGINES:
         series = samples(text, prefix)
         counters = {key: values for key, values in series.items() if _COUNTER.fullmatch(key.name)}
@@ -224,7 +220,7 @@ def _identity(key: Series) -> tuple[str, str]:
 
 
 def _processes(counters: dict[Series, list[str]]) -> dict[tuple[str, str], str]:
-    """The processes that count draft tokens, with a name made of what differs between them."""
+    """Those that count draft tokens, with a name made of what differs between them."""
     identities = dict.fromkeys(_identity(key) for key in counters if _of_drafts(key.name))
     labels = {one: dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', one[1])) for one in identities}
     differ = [
@@ -277,7 +273,7 @@ def _of_processes(
 def _of_series(
     prefix: str, text: str, series: dict[Series, list[str]], counters: dict[Series, list[str]]
 ) -> Reading:
-    """All counters as those of one process. Raises `ValueError` if one falls or is missing."""
+    """Raises `ValueError` if a counter falls or is missing."""
     engine, source, running = _ENGINES[prefix]
     totals, twice = _totals(counters, prefix)
     requests = [
@@ -334,7 +330,7 @@ def _efficiency(series: dict[Series, list[str]]) -> float | None:
 
 
 def _part(totals: _Totals, prefix: str) -> Part:
-    """All counters as one report. Raises `ValueError` if the accepted tokens are missing."""
+    """Raises `ValueError` if the accepted tokens are missing."""
     steps, drafted, accepted = (
         totals[name].get(None) for name in ("drafts", "draft_tokens", "accepted_tokens")
     )
@@ -360,8 +356,8 @@ def _part(totals: _Totals, prefix: str) -> Part:
 
 
 def _of_emitted(part: Part, emitted: float, efficiency: float | None) -> Part | None:
-    """The report of vLLM's version 0, whose efficiency is emitted ÷ (draft tokens + steps); None
-    if no whole window fits."""
+    """For vLLM's version 0, whose efficiency is emitted ÷ (draft tokens + steps); None if no whole
+    window fits."""
     drafted, most = part.drafted or 0, emitted / efficiency if efficiency else 0.0
     width = drafted / (most - drafted) if most > drafted else 0.0
     if round(width) < 1 or abs(width - round(width)) > 0.25:

@@ -92,8 +92,7 @@ class Reading:
 
 
 class Part(NamedTuple):
-    """One report: a line, a response or a run. Its fields are as in `Reading`, with the rates of
-    its own steps."""
+    """One report: a line, a response or a run; fields as in `Reading`."""
 
     accepted: int
     drafted: int | None
@@ -105,20 +104,16 @@ class Part(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A format: its engine, its name, and the file of the engine that writes it, with its
-    commit."""
+    """Its engine, name, and the engine's file that writes it, with a commit."""
 
     engine: str
     format: str
     source: str
 
     def total(self, parts: Sequence[Part], **figures: Any) -> Reading:
-        """All reports together, and those of each category if every report names one; `figures`
-        add to theirs.
-
-        A count is unknown if one report lacks it. Rates are means over the steps, and unknown if
-        a report with steps has none.
-        """
+        """All reports together, and by category if every report names one; `figures` add to theirs.
+        A count is unknown if one report lacks it. Rates are means over the steps, and unknown if a
+        report with steps has none."""
         columns = zip(*(part[:3] for part in parts), strict=True)
         accepted, drafted, steps = (None if None in column else sum(column) for column in columns)
         names = dict.fromkeys(part.category for part in parts)
@@ -144,8 +139,8 @@ class Format(NamedTuple):
         return Reading(*self, **fields | figures)
 
     def of_tokens(self, parts: Sequence[Part], *unknown: str, **figures: Any) -> Reading:
-        """As `total`, of reports whose steps were derived: each step gives the accepted draft
-        tokens and one of the target."""
+        """As `total`, of reports with derived steps: each gives the accepted draft tokens and one
+        of the target."""
         known = (
             all(part.steps is not None for part in parts)
             and sum(part.steps or 0.0 for part in parts) > 0
@@ -160,8 +155,8 @@ class Format(NamedTuple):
     def of_means(
         self, runs: Sequence[tuple[float, float | None, tuple[float, ...]]], **figures: Any
     ) -> Reading:
-        """Runs without counts, with equal weights: accepted draft tokens per step, the
-        percentage accepted, and rates."""
+        """Runs without counts, with equal weights: accepted draft tokens per step, the percentage
+        accepted, and rates."""
         widths = [ratio(100 * accepted, percentage) for accepted, percentage, _ in runs if accepted]
         width = None if None in widths else mean(width for width in widths if width is not None)
         rates = mean_rates([(1, rates) for *_, rates in runs])
@@ -178,8 +173,8 @@ class Format(NamedTuple):
 
 def steps_of(tokens: int, accepted: int) -> int | None:
     """The steps of a response with drafts: each gives one token of the target, and so does the
-    prompt. None if the response has too few tokens, so that some draft tokens were accepted after
-    its end. If none is left, its limit cut off the only step's own token."""
+    prompt. None if too few tokens are left, as after its end some drafts were accepted; if none is
+    left, the limit cut off the only step's own token."""
     steps = tokens - 1 - accepted
     return None if steps < 0 else max(steps, 1)
 
@@ -200,8 +195,7 @@ def last_of_each(reports: Iterable[tuple[str, ...]], counters: slice) -> list[tu
 
 
 def mean_rates(parts: Sequence[tuple[float | None, tuple[float, ...]]]) -> tuple[float, ...]:
-    """The mean of lists of rates, weighted by steps; empty if one list is, and a shorter list
-    counts 0 for the rest."""
+    """Weighted by steps; empty if one list is. A shorter list counts 0 for the rest."""
     weighted = [(steps, rates) for steps, rates in parts if steps]
     if not all(rates for _, rates in weighted):
         return ()
@@ -214,7 +208,7 @@ def mean_rates(parts: Sequence[tuple[float | None, tuple[float, ...]]]) -> tuple
 
 
 def category(outermost: Mapping[str, Any]) -> str | None:
-    """The category that the outermost object around a report names, as benchmarks do."""
+    """As benchmarks name it in the outermost object around a report."""
     metadata = outermost.get("metadata")  # AIPerf's
     named = {**(metadata if isinstance(metadata, dict) else {}), **outermost}
     keys = ("category", "task", "dataset", "source_kind")
@@ -227,19 +221,17 @@ def ratio(part: float | None, whole: float | None) -> float | None:
 
 
 def numbers_in(text: str) -> tuple[float, ...]:
-    """Numbers separated by commas or spaces."""
     return tuple(float(number) for number in text.replace(",", " ").split())
 
 
 def mean(numbers: Iterable[float]) -> float | None:
-    """The mean; None without numbers."""
     numbers = list(numbers)
     return sum(numbers) / len(numbers) if numbers else None
 
 
 def per_second(runs: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
-    """Tokens per second with and without drafting, from each run's kind, milliseconds and tokens;
-    empty if unknown."""
+    """Tokens per second with and without drafting, from each run's kind, milliseconds and
+    tokens."""
     named = {}
     for drafted, name in ((True, "tokens_per_second"), (False, "plain_tokens_per_second")):
         alike = [run for run in runs if run[0] == drafted]
@@ -250,14 +242,12 @@ def per_second(runs: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
 
 
 def histogram_of(accepted: Sequence[int]) -> list[int]:
-    """The numbers of steps that accepted 0, 1, 2 … draft tokens, from those of each step."""
     counts = Counter(accepted)
     return [counts[number] for number in range(max(accepted) + 1)]
 
 
 def rates_of(histogram: Sequence[int], width: float | None) -> tuple[float, ...]:
-    """Rates per index from the numbers of steps that accepted 0, 1, 2 … draft tokens; the
-    histogram may end early."""
+    """Rates per index from the numbers of steps that accepted 0, 1, 2 … draft tokens."""
     steps = sum(histogram)
     tails = (
         [sum(histogram[count:]) / steps for count in range(1, max(len(histogram), 2))]
@@ -270,8 +260,8 @@ def rates_of(histogram: Sequence[int], width: float | None) -> tuple[float, ...]
 
 
 def judged_of(windows: Sequence[tuple[int, int, int]], width: int) -> tuple[float, ...]:
-    """The shares of steps that judge each index, from windows: draft tokens, accepted ones, and
-    how many windows are alike."""
+    """The shares of steps that judge each index, from windows: draft tokens, accepted ones, and how
+    many are alike."""
     steps = sum(count for *_, count in windows)
     return tuple(
         sum(count for drafted, hits, count in windows if hits >= index < drafted) / steps

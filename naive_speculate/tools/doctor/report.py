@@ -19,7 +19,6 @@ EXAMPLES = (0.01, 0.05, 0.1, 0.2)
 
 
 def show(diagnosis: Diagnosis, console: Console, basis: str = "as given") -> None:
-    """Print a diagnosis; `basis` describes the source of the costs."""
     console.print(Text(f"{diagnosis.reading.engine}, {diagnosis.reading.format}", style="bold"))
     console.print(Text(f"format as in {diagnosis.reading.source}", style="dim"), end="\n\n")
     grid = Table(show_header=False, box=None, pad_edge=False)
@@ -55,7 +54,6 @@ def show(diagnosis: Diagnosis, console: Console, basis: str = "as given") -> Non
 
 
 def figures(diagnosis: Diagnosis) -> dict[str, str]:
-    """The known figures, by name."""
     reading, alpha, drafts = diagnosis.reading, None, None
     if diagnosis.alpha is not None:
         alpha = f"{diagnosis.alpha:.3f}" + (
@@ -87,7 +85,6 @@ def figures(diagnosis: Diagnosis) -> dict[str, str]:
 
 
 def processes(diagnosis: Diagnosis) -> str | None:
-    """Each process with its α and tokens per pass; None if the text names none."""
     words = []
     for name, one in diagnosis.reading.processes.items():
         own = Diagnosis(one)
@@ -99,14 +96,12 @@ def processes(diagnosis: Diagnosis) -> str | None:
 
 
 def shown_windows(diagnosis: Diagnosis) -> tuple[Window, ...]:
-    """The windows to show."""
     return diagnosis.windows[
         : max(8, round(diagnosis.num_draft_tokens or 0), diagnosis.best_k or 0)
     ]
 
 
 def best_window(diagnosis: Diagnosis, basis: str = "as given") -> str:
-    """A sentence on the best window; without costs, for some example costs."""
     costs = diagnosis.costs
     if costs is None:
         speeds = {
@@ -147,7 +142,6 @@ def _row(window: Window, with_costs: bool) -> dict[str, str]:
 
 
 def no_problems(diagnosis: Diagnosis) -> str:
-    """A sentence for figures without a suspicion, and what to measure next."""
     if diagnosis.measured_speedup is not None:
         return "No problems found."
     return (
@@ -157,7 +151,6 @@ def no_problems(diagnosis: Diagnosis) -> str:
 
 
 def caveats(diagnosis: Diagnosis) -> list[str]:
-    """Sentences on the rule that the figures are of, and on derived and missing ones."""
     reading = diagnosis.reading
     lines = [*rule(reading.engine), *reading.derived, *reading.unknown]
     if (

@@ -67,7 +67,6 @@ COUNTS = {
 
 
 def rule(engine: str) -> list[str]:
-    """Sentences on what an engine accepts and counts."""
     unknown = (
         f"The rule by which {engine} accepts is not known here: α at a temperature may mean"
         " something else than another engine's."

@@ -97,9 +97,6 @@ _Width = tuple[float | None, float | None, str]
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One report: requests, accepted tokens per step with the target's own, accept rate, context
-    length, tokens per second."""
-
     running: float
     length: float
     rate: float | None = None
@@ -108,7 +105,7 @@ class _Line:
 
 
 def read_log(text: str) -> Reading | None:
-    """The mean of all lines, weighted by their requests; None if there is none."""
+    """The mean of all lines, weighted by their requests."""
     text, spelled = _SPELLED.subn(r"accept len: \1, accept rate:", text)
     rows = [row for row in text.split("\n") if _ROW.search(row)]
     busy = [line for line in map(_line, rows) if line.running]
@@ -141,7 +138,6 @@ def read_log(text: str) -> Reading | None:
 
 
 def _speeds(lines: Sequence[_Line]) -> dict[float, float]:
-    """Tokens per second by the number of running requests."""
     throughputs = defaultdict[float, list[float]](list)
     for line in lines:
         if line.throughput:
@@ -162,7 +158,7 @@ def _line(line: str) -> _Line:
 
 
 def read_gauges(text: str) -> Reading | None:
-    """The Prometheus gauges of all workers, weighted by their requests; None if there are none."""
+    """The gauges of all workers, weighted by their requests."""
     if not (workers := _workers(text)):
         return None
     lines = []
@@ -205,8 +201,8 @@ def read_gauges(text: str) -> Reading | None:
 
 
 def _workers(text: str) -> list[dict[str, list[float]]]:
-    """The gauges of each data-parallel worker, by name. Its tensor-parallel ranks repeat them:
-    the first counts."""
+    """The gauges of each data-parallel worker. Its tensor-parallel ranks repeat them: the first
+    counts."""
     workers: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for key, values in samples(text, "sglang").items():
         pairs = dict(re.findall(r'(\w+)="([^"]*)"', key.labels))
@@ -223,16 +219,16 @@ def _workers(text: str) -> list[dict[str, list[float]]]:
 
 
 def _meaning(text: str) -> int | None:
-    """Which of the two meanings the HELP line of the accept rate states; None if it is missing."""
+    """Which of the two meanings the HELP line of the accept rate states."""
     match = re.search(r"# HELP sglang[:_]spec_accept_rate (.*)", text)
     words = match[1] if match else ""
     return 0 if "proposed drafts" in words else 1 if "total draft tokens" in words else None
 
 
 def stated(text: str) -> tuple[list[int], int]:
-    """The windows that the server's arguments state, and how many tokens it verifies per step if
-    it drafts trees, else 0. Of a tree the first window is the depth. With topk 1 SGLang verifies
-    steps + 1, whatever was requested."""
+    """The windows that the server's arguments state, and how many tokens it verifies per step if it
+    drafts trees, else 0. Of a tree the first window is the depth. With topk 1 SGLang verifies steps
+    + 1, whatever was requested."""
     steps, branches, verified = (
         [int(number) for number in pattern.findall(text)] for pattern in _STATED
     )
@@ -259,9 +255,8 @@ def _width(
     half: float = _HALF,
     stated_by: str = "its HELP line states this",
 ) -> _Width:
-    """The window from the windows that the server's arguments state, from the rate's meaning if
-    it is stated, or from the meaning that gives a whole number; `half` is the rounding error of
-    the figures."""
+    """From the stated windows, from the rate's meaning if that is stated, or from the meaning that
+    gives a whole number; `half` is the rounding error of the figures."""
     reports = [(line.running, line.length, line.rate) for line in lines if line.rate is not None]
     if len(reports) < len(lines):
         return (windows[0], None, GIVEN) if windows else (None, None, "")
@@ -302,9 +297,8 @@ def _width(
 
 
 def _adaptive(reports: Sequence[tuple[float, float, float]], half: float) -> _Width | None:
-    """The mean window of reports whose windows differ, by the meanings of the rate under which
-    each report has a whole number of draft tokens; None if there is none. A report that accepts
-    nothing does not show its window."""
+    """The mean window of reports whose windows differ, by the meanings under which each has a whole
+    number of draft tokens. A report that accepts nothing does not show its window."""
     widths = []
     for own in (0, 1):
         steps = [one for one in reports if one[2] and one[1] - 1 + own > half]
@@ -320,8 +314,7 @@ def _adaptive(reports: Sequence[tuple[float, float, float]], half: float) -> _Wi
 
 
 def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half: float) -> bool:
-    """Whether a window agrees with all reports within rounding, where rate = (accepted + own) ÷
-    (k + own)."""
+    """Whether rate = (accepted + own) ÷ (k + own) in all reports, within rounding."""
     return all(
         (rate - half) * (k + own) - 1e-9 <= length - 1 + half + own
         and max(length - 1 - half, 0.0) + own <= (rate + half) * (k + own) + 1e-9
@@ -330,8 +323,7 @@ def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half:
 
 
 def read_meta_info(text: str) -> Reading | None:
-    """All requests together; None if there is none. Of a streamed request the last report
-    counts."""
+    """Of a streamed request the last report counts."""
     reports = last_reports(text, ("spec_verify_ct",), lambda meta, _: meta.get("id"))
     parts = [
         _of_request(*one)

@@ -53,7 +53,6 @@ _FINDINGS: dict[str, dict[str, str]] = {
 
 
 def experts(text: str) -> str:
-    """What in a text shows that the target is a mixture of experts; empty if nothing does."""
     match = _EXPERTS.search(text)
     return match[0] if match else ""
 
@@ -61,9 +60,7 @@ def experts(text: str) -> str:
 def diagnose(
     reading: Reading, costs: CostTable | None = None, *, num_draft_tokens: int | None = None
 ) -> Diagnosis:
-    """Diagnose an engine's figures with these costs, and with this window if the figures lack
-    one. Raises `ValueError` if `num_draft_tokens` is not positive, or the figures contradict
-    each other."""
+    """Diagnose an engine's figures; arguments and errors as of `Diagnosis`."""
     diagnosis = Diagnosis(reading, costs, num_draft_tokens)
     apart = list(_processes(diagnosis))
     dead = any(suspect.name == "fades" for suspect in apart)
@@ -77,7 +74,6 @@ def diagnose(
 
 
 def is_set(width: float) -> bool:
-    """Whether all windows have one length, that is, k ends them and not the drafter."""
     return abs(width - round(width)) < 0.05
 
 
@@ -130,8 +126,7 @@ def _differing(process: str, each: Mapping[str, Diagnosis]) -> Iterator[Suspect]
 
 
 def _fade_of(reading: Reading) -> tuple[Fade | None, str]:
-    """Where acceptance ends during a run, and the process in which it does; "" if the text
-    names none."""
+    """Where acceptance ends during a run, and in which process."""
     for name, one in reading.processes.items():
         if (decline := fade(one.course)) is not None:
             return decline, name
@@ -171,8 +166,7 @@ def _acceptance(diagnosis: Diagnosis) -> Iterator[Suspect]:
 
 
 def _zero_index(diagnosis: Diagnosis) -> tuple[int, float] | None:
-    """See `drop`. Where windows are short, an index without an accepted token may have had no
-    draft token."""
+    """Where windows are short, an index without an accepted token may have had no draft token."""
     reading = diagnosis.reading
     if _short(diagnosis) and not reading.judged:
         return None
@@ -213,8 +207,7 @@ def _speed(diagnosis: Diagnosis) -> Iterator[Suspect]:
 
 
 def _window(diagnosis: Diagnosis, dropped: bool) -> Iterator[Suspect]:
-    """Whether another window is better, or windows are shorter than they could be. `dropped`:
-    acceptance ends at an index, so that a shorter window was named already."""
+    """`dropped`: acceptance ends at an index, so that a shorter window was named already."""
     rates, width, gain = diagnosis.unconditional, diagnosis.num_draft_tokens, diagnosis.gain
     if width is None:
         return

@@ -69,7 +69,7 @@ class _Block:
 
     @property
     def length(self) -> float | None:
-        """Tokens per step; None if it is a run without drafting."""
+        """Tokens per step; None without drafting."""
         figures = self.figures
         counted = all(name in figures for name in _COUNTS)
         return figures.get(
@@ -78,7 +78,6 @@ class _Block:
 
 
 def read_summary(text: str) -> Reading | None:
-    """All runs together; None if none has figures of drafting."""
     blocks = [*_printed(text), *_saved(text)]
     runs = [block for block in blocks if block.length is not None]
     if not runs:
@@ -156,8 +155,7 @@ def _saved(text: str) -> Iterator[_Block]:
 
 
 def _speeds(runs: list[_Block], plain: list[_Block]) -> dict[str, Any]:
-    """Tokens per second and request with and without drafting, if the runs differ in nothing
-    else that is known."""
+    """Tokens per second and request, if the runs differ in nothing else that is known."""
     pairs = [
         (1000 / run.figures["tpot"], 1000 / other.figures["tpot"])
         for run in runs
@@ -171,8 +169,8 @@ def _speeds(runs: list[_Block], plain: list[_Block]) -> dict[str, Any]:
 
 
 class _Kind(NamedTuple):
-    """Names of a report's counts; without `drafted` the draft tokens are the accepted and
-    rejected ones: those that LM Studio ignored were not sent to the target."""
+    """Names of a report's counts; without `drafted` the draft tokens are the accepted and rejected
+    ones: those that LM Studio ignored were not sent to the target."""
 
     form: Format
     accepted: str
@@ -237,8 +235,7 @@ _AVERAGES = {
 
 
 def read_counts(text: str) -> Reading | None:
-    """All reports of one engine together; None if there are none. Of a streamed response the
-    last report counts."""
+    """All reports of one engine; of a streamed response the last counts."""
     for kind in _KINDS:
         reports = last_reports(text, (kind.accepted,), lambda _, response: response.get("id"))
         parts = [part for part in (_of_report(kind, *one) for one in reports) if part is not None]
@@ -279,8 +276,7 @@ def _of_report(kind: _Kind, report: dict[str, Any], response: dict[str, Any]) ->
 
 
 def read_benchmark(text: str) -> Reading | None:
-    """`trtllm-bench`'s runs, printed or saved, which are means over the requests; None if there
-    is none."""
+    """`trtllm-bench`'s runs, printed or saved, which are means over the requests."""
     runs: list[dict[str, float]] = []
     for name, value in _AVERAGE.findall(text):
         if not runs or name in runs[-1]:

@@ -59,8 +59,8 @@ _TOO_FEW = "The line does not count the steps"
 
 
 def read_log(text: str) -> Reading | None:
-    """All messages together, weighted by their steps; None if there is none. One without its
-    rates, such as one that was cut, counts if no other has them."""
+    """All messages, weighted by their steps. One without rates, such as one that was cut, counts if
+    no other has them."""
     messages = [re.sub(r"\s+", " ", message[:_LONGEST]) for message in _BEGIN.split(text)[1:]]
     counted = [(dict(reversed(_COUNT.findall(message))), message) for message in messages]
     parts = [
@@ -88,8 +88,7 @@ def read_log(text: str) -> Reading | None:
 
 
 def _of_shortened(messages: Sequence[str]) -> Reading | None:
-    """Messages from which the counts were left out, as in reports; None if they have no mean
-    length."""
+    """Messages from which the counts were left out, as in reports."""
     runs = []
     for message in messages:
         length = _LENGTH.search(message)
@@ -102,8 +101,8 @@ def _of_shortened(messages: Sequence[str]) -> Reading | None:
 
 
 def read_v0_log(text: str) -> Reading | None:
-    """The last line of each process of version 0, whose counters grow; None if there is none.
-    Its count of accepted tokens includes those after a rejection, so the emitted ones count."""
+    """The last line of each process, whose counters grow. Version 0 counts accepted tokens after a
+    rejection too, so the emitted ones count."""
     parts = []
     for k, drafted, emitted in (
         map(int, report) for report in last_of_each(_LINE_V0.findall(text), slice(3))
@@ -120,8 +119,8 @@ def read_v0_log(text: str) -> Reading | None:
 
 
 def _of_message(accepted: int, drafted: int, message: str) -> Part:
-    """All windows have full length, unless that contradicts the rates, which are shares of the
-    steps. Without rates if some were cut off: the mean length is 1 + their sum."""
+    """All windows have full length, unless that contradicts the rates. Without rates if some were
+    cut off: the mean length is 1 + their sum."""
     rates_text, length, steps = _RATES.search(message), _LENGTH.search(message), None
     rates = numbers_in(rates_text[1]) if rates_text else ()
     if rates and length and abs(1 + sum(rates) - float(length[1])) > 0.005 + len(rates) * ROUNDING:
@@ -144,8 +143,7 @@ def _of_message(accepted: int, drafted: int, message: str) -> Part:
 
 
 def read_request(text: str) -> Reading | None:
-    """The metrics of all responses together; None if there are none. Of a streamed response the
-    last report counts."""
+    """Of a streamed response the last report counts."""
     reports = last_reports(
         text, ("num_spec_steps",), lambda _, response: _whole_response(response).get("id")
     )
@@ -201,7 +199,7 @@ def _of_request(metrics: dict[str, Any], response: dict[str, Any]) -> Part:
 
 
 def _dense(histogram: Any) -> list[int]:
-    """A histogram as a list; tools also write it as an object without the empty counts."""
+    """Tools also write a histogram as an object without the empty counts."""
     name = "acceptance_histogram"
     if isinstance(histogram, dict):
         sparse = {

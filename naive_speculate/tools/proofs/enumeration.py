@@ -34,7 +34,6 @@ class Enumeration:
     message: str | None = None  # the message of a path that ended in an error; None if none did
 
     def add(self, run: Path) -> None:
-        """Add a path."""
         probability = run.probability
         self.outputs[run.tokens] = self.outputs.get(run.tokens, 0.0) + probability
         if run.tokens not in self.likeliest or probability > self.likeliest[run.tokens][0]:
@@ -140,7 +139,7 @@ def _not_reproducible(run: Path) -> Deviation:
 
 
 def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
-    """Why two runs differ, although every draw is on the same side of the stated probability."""
+    """Two runs differ, although every draw is on the same side of the stated probability."""
     if any((other.tokens, other.stated) != (run.tokens, run.stated) for other in repeated):
         return _not_reproducible(run)
     stated = zip(run.stated, again.stated, strict=False)

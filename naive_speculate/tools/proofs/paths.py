@@ -55,7 +55,6 @@ class Branches:
         return self.path[index] if index < len(self.path) else 0
 
     def uniform(self) -> float:
-        """See `RandomSource.uniform`."""
         if self.drafting:
             raise Deviation(
                 "the drafter calls the row's uniform(), whose branches are unknown: use"
@@ -65,7 +64,6 @@ class Branches:
         return self._choice()
 
     def categorical(self, probs: torch.Tensor) -> torch.Tensor:
-        """See `RandomSource.categorical`."""
         probabilities = probs.tolist()
         total = sum(probabilities)
         if not abs(total - 1) <= 1e-5 or min(probabilities) < 0:
@@ -208,7 +206,6 @@ class Path:
 
     @property
     def probability(self) -> float:
-        """The joint probability of the run's choices."""
         probability = 1.0
         for stated, taken in zip(self.stated, self.taken, strict=True):
             if isinstance(stated, list):
@@ -218,8 +215,8 @@ class Path:
         return probability
 
     def other_end(self) -> list[float]:
-        """The same choices with uniform draws at the other end of the same verdict: just below
-        the probability, or just below 1."""
+        """The same choices with uniform draws at the other end of the same verdict: just below the
+        probability, or just below 1."""
         return [
             (
                 taken
@@ -232,7 +229,7 @@ class Path:
         ]
 
     def describe(self) -> list[str]:
-        """The path, one line per step."""
+        """A line per step."""
         judged = (*VERDICT_KINDS, *TARGET_KINDS)
         return [
             f"step {step.number + 1}: "
@@ -256,16 +253,13 @@ def _describe_event(event: Event) -> str:
 
 
 def number(value: float) -> str:
-    """A number with six digits."""
     return f"{value:.6g}"
 
 
 def numbers(values: object) -> str:
-    """A list of numbers with six digits."""
     return f"[{', '.join(map(number, values))}]"  # type: ignore[call-overload]
 
 
 def exactly(values: Sequence[float]) -> str:
-    """A list of numbers with all digits, since draws may be one rounding away from the decision
-    boundary."""
+    """With all digits, since draws may be one rounding away from the decision boundary."""
     return f"[{', '.join(map(repr, values))}]"

@@ -16,10 +16,7 @@ import torch
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.draft import (
-    DRAFTERS,
-    BatchDrafter,
-)
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy
 from naive_speculate.tools.proofs.enumeration import (
     Enumeration,
@@ -39,14 +36,7 @@ from naive_speculate.tools.proofs.toys import ToyModel, pair_with_head
 
 MAX_VOCABULARY = 8
 _COARSE = 1e-6
-_ATTRIBUTES = (
-    "greedy",
-    "lossy",
-    "judges_all",
-    "needs_uniforms",
-    "matches_draws",
-    "has_thresholds",
-)
+_ATTRIBUTES = ("greedy", "lossy", "judges_all", "needs_uniforms", "matches_draws", "has_thresholds")
 
 
 @dataclass(frozen=True)
@@ -58,11 +48,9 @@ class _Case:
     name: str
 
     def enumerate(self, **options: object) -> Enumeration:
-        """Enumerate all paths with these options."""
         return enumerate_paths(self.pair, list(self.prompt), self.params, detail="probs", **options)
 
     def describe(self, options: dict[str, Any]) -> str:
-        """The inputs as one line."""
         default = SamplingParams().to_dict()
         changed = {
             name: value for name, value in self.params.to_dict().items() if value != default[name]
@@ -155,7 +143,6 @@ def _check_parts(rejection: Rejection | None, parts: dict[str, Any]) -> None:
 def _ways(
     verifier: Any, drafter: Any, pair: ModelPair, registered: ExitStack
 ) -> list[tuple[str, str]]:
-    """The names of the verifiers and drafters that are proved together."""
     strategies = _LOSSLESS if verifier is None else (_verifier(verifier, registered),)
     if drafter is not None:
         return list(product(strategies, [_drafter(drafter, registered)]))
@@ -164,12 +151,9 @@ def _ways(
 
 
 def prove(name: str) -> Proof:
-    """Prove a part by name: a registered verifier or drafter, or `MODULE:NAME`, importable from
-    the current directory.
-
-    A function is proved as a rejection sampler. Raises `ValueError` if it does not exist, or is
-    neither.
-    """
+    """Prove a registered verifier or drafter, or `MODULE:NAME`, importable from the current
+    directory; a function is a rejection sampler. Raises `ValueError` if it does not exist, or is
+    neither."""
     if ":" not in name:
         if name not in VERIFIERS and name not in DRAFTERS:
             raise ValueError(
@@ -212,7 +196,6 @@ def _load(name: str) -> Any:
 
 
 def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: float) -> Proof:
-    """The proof over all cases with each verifier and drafter, by name."""
     total, drafted, largest, coarsest = 0, 0, 0.0, tolerance
     for case in cases:
         plain = case.enumerate(num_draft_tokens=0)
@@ -350,8 +333,8 @@ def _prefixes(outputs: Outputs) -> Outputs:
 def _register(
     what: str, registry: dict[str, Any], subject: Any, entry: Any, registered: ExitStack
 ) -> str:
-    """The name of a registered part; others are registered under their class's name until
-    `registered` is closed."""
+    """Returns the name; what is not registered is, under its class's name, until `registered` is
+    closed."""
     if isinstance(subject, str):
         if subject not in registry:
             raise ValueError(

@@ -71,7 +71,7 @@ class ToyStep:
     def emitted(
         self, rejection: Rejection, candidates: Tokens, inputs: Any, **random: Any
     ) -> Tokens:
-        """The tokens that a sampler emits. Raises `Deviation` if it fails, or returns no result."""
+        """Raises `Deviation` if the sampler fails, or returns no result."""
         try:
             result = rejection(*(tensor.clone() for tensor in inputs), **random)
         except Deviation:
@@ -98,7 +98,7 @@ def _probs(model: ToyModel, tokens: Tokens) -> torch.Tensor:
 
 
 def _joint(model: ToyModel, length: int, after: Tokens = ()) -> Array:
-    """The joint distribution of so many tokens after these ones; an axis per token."""
+    """Of so many tokens after these ones; an axis per token."""
     joint = np.ones(())
     for _ in range(length):
         following = [
@@ -125,13 +125,11 @@ class _Tree:
         )
 
     def run(self, path: list[float]) -> tuple[list[list[float] | None], Tokens]:
-        """The draws that it makes along a path, and the tokens that it emits."""
         source = Branches(path)
         emitted = self._emitted(random=source)
         return source.asked, emitted
 
     def leaves(self, path: list[float], probability: float) -> Iterator[tuple[Tokens, float]]:
-        """Emitted tokens and probabilities of all branches after a path."""
         asked, emitted = self.run(path)
         if len(asked) <= len(path):
             if any(self.run(path) != (asked, emitted) for _ in range(1 if path else _REPEATS)):
@@ -167,8 +165,7 @@ class _Tree:
     def _breaks(
         self, path: list[float], low: tuple[float, Any], high: tuple[float, Any]
     ) -> Iterator[float]:
-        """Where the result changes as the next uniform draw grows from one to the other, by
-        bisection."""
+        """Where the result changes as the next uniform draw grows, by bisection."""
         if low[1] == high[1]:
             return
         if high[0] - low[0] < _RESOLUTION:
@@ -181,8 +178,7 @@ class _Tree:
 
 def enumerate_rejection(rejection: Rejection, step: ToyStep) -> tuple[Array, int]:
     """The exact joint distribution of k + 1 tokens, and the number of paths, of a sampler that
-    takes `random`, an object with `uniform()` and `categorical(probs)`, besides its three
-    tensors. Raises `Deviation` if it draws elsewhere, or returns no result."""
+    takes `random`. Raises `Deviation` if it draws elsewhere, or returns no result."""
     joint, num_paths = np.zeros_like(step.expected()), 0
     drafts = _joint(step.proposal, step.num_candidates)
     for candidates in zip(*np.nonzero(drafts), strict=True):
@@ -194,8 +190,7 @@ def enumerate_rejection(rejection: Rejection, step: ToyStep) -> tuple[Array, int
 
 
 def sample_rejection(rejection: Rejection, step: ToyStep, num_samples: int, seed: int) -> Array:
-    """Counts of k + 1 tokens over this many calls, in float32, as engines compute; torch's
-    global generator is seeded."""
+    """Counts of k + 1 tokens over this many calls, in float32, as engines compute."""
     random, joint = np.random.default_rng(seed), np.zeros_like(step.expected())
 
     def drawn(probs: Array, count: int) -> Any:
@@ -217,8 +212,7 @@ def sample_rejection(rejection: Rejection, step: ToyStep, num_samples: int, seed
 def prove_rejection(
     rejection: Rejection, smallest_bias: float, error_rate: float, seed: int = 0
 ) -> Proof:
-    """The proof for a bare rejection sampler; see `prove_lossless`. Raises `ValueError`, naming
-    the argument."""
+    """See `prove_lossless`. Raises `ValueError`, naming the argument."""
     if not callable(rejection):
         raise ValueError(f"rejection must be a function, got {rejection!r:.80}")
     for name, value in (("smallest_bias", smallest_bias), ("error_rate", error_rate)):
@@ -272,8 +266,7 @@ def _prove_by_samples(
 
 
 def _counterexample(step: ToyStep, joint: Array, sampled: bool) -> Counterexample:
-    """The first next token's distribution that differs; of samples, the one that differs most
-    significantly."""
+    """The first next token's distribution that differs; of samples, the most significantly."""
     contexts = (
         c
         for length in range(joint.ndim)

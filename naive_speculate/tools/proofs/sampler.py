@@ -36,7 +36,6 @@ class Texts:
 
     @property
     def rest(self) -> float:
-        """The probability of all other texts."""
         return max(0.0, 1.0 - sum(self.probs.values()))
 
     @property
@@ -78,7 +77,6 @@ class SamplerProof:
 
     @property
     def biased(self) -> bool:
-        """Whether the engine's distribution is another one."""
         return min(self.p_values) < self.error_rate
 
     @property
@@ -108,11 +106,10 @@ class _Follows:
         self.probs: list[torch.Tensor] = []
 
     def uniform(self) -> float:
-        """See `RandomSource.uniform`; plain decoding judges nothing."""
+        """Plain decoding judges nothing."""
         return 0.0
 
     def categorical(self, probs: torch.Tensor) -> torch.Tensor:
-        """See `RandomSource.categorical`."""
         index = len(self.probs)
         self.probs.append(probs)
         if index < len(self.tokens):
@@ -127,8 +124,8 @@ def exact_texts(
     num_tokens: int,
     max_cells: int = MAX_CELLS,
 ) -> list[Texts]:
-    """Exact probabilities of the likeliest beginnings with 1 … `num_tokens` tokens, at most
-    `max_cells` of each length. A text that ends earlier keeps its length."""
+    """The likeliest beginnings with 1 … `num_tokens` tokens, at most `max_cells` of each length. A
+    text that ends earlier keeps its length."""
     pair = target if isinstance(target, ModelPair) else ModelPair(target=target)
     decoder, prompt = SpeculativeDecoder(pair), list(prompt_token_ids)
     levels: list[Texts] = []
@@ -153,7 +150,7 @@ def exact_texts(
 def _following(
     decoder: SpeculativeDecoder, prompt: list[int], params: SamplingParams, tokens: Tokens
 ) -> torch.Tensor | None:
-    """The distribution of the token after these, float64 `[vocab_size]`; None if they end."""
+    """Float64 `[vocab_size]`; None if the tokens end."""
     source = _Follows(tokens)
     once = replace(params, max_tokens=len(tokens) + 1, n=1, seed=None)
     run = decoder.prepare(
@@ -293,7 +290,7 @@ def _text(token_ids: Sequence[int], num_tokens: int, seed: int) -> Tokens:
 
 
 def _recorded(work: Path, about: dict[str, Any]) -> dict[int, Tokens]:
-    """The samples of an earlier call, by seed. A last line that was cut off is drawn again."""
+    """The samples of an earlier call. A last line that was cut off is drawn again."""
     if not work.exists() or not work.stat().st_size:
         return {}
     lines = work.read_text(encoding="utf-8", errors="replace").split("\n")

@@ -64,7 +64,7 @@ class ToyModel:
         return logits
 
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
-        """See `LanguageModel.forward`; for one sequence."""
+        """For one sequence."""
         assert len(query_token_ids) == 1
         states = kv_cache.get_kv_states()
         past = [] if not states else [int(token) for token in states[0].keys.flatten().tolist()]

@@ -96,8 +96,8 @@ def _add_requests(add: Callable[..., Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prove; returns the exit status. Raises `ValueError` if an input is bad, or the server
-    cannot be tested; `OSError` if a file cannot be read or written."""
+    """Raises `ValueError` if an input is bad, or the server cannot be tested; `OSError` if a file
+    cannot be read or written."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if (args.name is None) == (args.endpoint is None):

@@ -80,8 +80,6 @@ class Greedy:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """One sampled token: where, its rank, and the probabilities of the ranks."""
-
     request: Request
     position: int
     context: tuple[str, ...]
@@ -91,8 +89,8 @@ class _Outcome:
 
 
 class Evidence:
-    """Tests the recorded answers, against a local copy of the model or the server's own
-    logprobs; `raw` if those are stated before temperature, `num_top` of them per token."""
+    """Tests the recorded answers, against a local copy of the model or the server's own logprobs;
+    `raw` if those are stated before temperature, `num_top` of them per token."""
 
     def __init__(
         self,
@@ -121,8 +119,8 @@ class Evidence:
         self.num_left_out = 0  # sampled tokens that could not be tested
 
     def _stated(self) -> tuple[dict[Context, Entries], set[Context]]:
-        """What the server states after each context, and the contexts in which it merges tokens
-        of one text into one entry."""
+        """What the server states after each context, and the contexts in which it merges tokens of
+        one text into one entry."""
         stated, merged = dict[Context, Entries](self.record.stated), set[Context]()
         confirmed, counts = set[Context](), Counter[Context]()
         for request, answer in self.answers:
@@ -145,7 +143,7 @@ class Evidence:
         return stated, merged
 
     def _entries(self, request: Request, answer: Answer, position: int) -> Entries | None:
-        """What is known of a token's distribution; None if nothing is, or not for certain."""
+        """None if nothing is known, or not for certain."""
         context = context_of(request, answer, position, self.raw)
         if context in self.merged:
             return None
@@ -153,7 +151,7 @@ class Evidence:
         return self.stated.get(context) if is_missing(own, self.num_top) else own
 
     def findings(self) -> list[Finding]:
-        """All tests, the most significant first."""
+        """The most significant first."""
         sampled = [(request, answer) for request, answer in self.answers if request.temperature]
         by_token = self.reference is None or any(answer.tokens for _, answer in sampled)
         tests = self._by_token(sampled) if by_token else self._by_text()
@@ -172,11 +170,10 @@ class Evidence:
         return sorted(findings, key=lambda finding: (finding.p_value, -finding.fit.bias))
 
     def complete(self) -> bool:
-        """Whether all planned requests were answered."""
         return all(request.number in self.record.answers for request in requests(self.settings))
 
     def one_text(self) -> bool:
-        """Whether each prompt got one and the same text every time, at temperatures above 0."""
+        """Whether each prompt got the same text every time, at temperatures above 0."""
         sampled = [texts for (_, temperature), texts in self.texts.items() if temperature]
         return bool(sampled) and all(len(texts) > 1 and len(set(texts)) == 1 for texts in sampled)
 
@@ -224,8 +221,8 @@ class Evidence:
                     yield _Outcome(request, position, context, rank, probs, drafted)
 
     def _ranked(self, token: str, entries: Entries, temperature: float) -> tuple[int | None, Array]:
-        """The token's rank, and the probabilities of the ranks and of the rest; no rank if the
-        token is left out."""
+        """The token's rank, None if it is left out, and the probabilities of the ranks and of the
+        rest."""
         sums: dict[str, float] = {}  # several tokens may have one text
         for text, value in entries[: self.num_top]:
             if not _UNLISTED.fullmatch(text):
@@ -273,7 +270,6 @@ class Evidence:
         return tests
 
     def greedy(self) -> Greedy:
-        """The greedy texts against the most probable tokens."""
         by_prompt = {
             prompt: texts for (prompt, temperature), texts in self.texts.items() if not temperature
         }
@@ -309,8 +305,8 @@ class Evidence:
 
 
 def states_raw(server: Server, prompts: Sequence[str]) -> bool:
-    """Whether a server states logprobs before temperature: halving it leaves them as they are.
-    An answer may lack them, such as one that ends at once; then others are requested."""
+    """Whether a server states logprobs before temperature: halving it leaves them as they are. An
+    answer may lack them, such as one that ends at once; then others are requested."""
     for prompt in list(prompts) * _LOOKS:
         answers = [
             server.complete(prompt, max_tokens=1, temperature=temperature)[0]

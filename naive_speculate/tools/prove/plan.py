@@ -63,7 +63,6 @@ class Settings:
 
     @property
     def ways(self) -> list[Way]:
-        """One at a time; many at once without seeds; several completions per request."""
         ways = [
             Way("one at a time", 1, 1, True),
             Way(f"{self.concurrency} at once, no seeds", self.concurrency, 1, False),
@@ -85,7 +84,6 @@ class Request:
     seed: int
 
     def fields(self, settings: Settings) -> dict[str, Any]:
-        """The fields that differ between requests."""
         length = settings.length if self.temperature else settings.greedy_tokens
         seed = {"seed": self.seed} if self.way.seeded else {}
         n = {"n": self.way.n} if self.way.n > 1 and self.temperature else {}
@@ -93,7 +91,7 @@ class Request:
 
 
 def requests(settings: Settings) -> Iterator[Request]:
-    """All requests in their order: way by way, and in each all prompts and temperatures in turn."""
+    """Way by way, and in each all prompts and temperatures in turn."""
     seeds, number = random.Random(settings.seed), 0
     for way in settings.ways:
         times = -(-settings.samples // (len(settings.ways) * way.n))
@@ -113,8 +111,8 @@ def requests(settings: Settings) -> Iterator[Request]:
 
 
 class Record:
-    """The answers by request number, kept in a file of JSON lines if one is given; what it holds
-    is read. Raises `ValueError` if it belongs to other settings, or is no such file."""
+    """The answers by request number, kept in a file of JSON lines if one is given. Raises
+    `ValueError` if it belongs to other settings, or is no such file."""
 
     def __init__(self, path: Path | None, settings: Settings) -> None:
         self.path, self.answers = path, dict[int, list[Answer]]()
@@ -144,12 +142,10 @@ class Record:
             self._write(header)
 
     def add(self, request: Request, answers: list[Answer]) -> None:
-        """Record the answers to a request."""
         self.answers[request.number] = answers
         self._write({"request": request.number, "answers": [asdict(answer) for answer in answers]})
 
     def add_stated(self, context: Context, entries: Entries) -> None:
-        """Record what the server states after a context."""
         self.stated[context] = entries
         self._write({"stated": context, "top": entries})
 
@@ -161,8 +157,7 @@ class Record:
 
 @dataclass
 class Cost:
-    """What a run took: requests sent now, their seconds, and why it stopped early ("" if it did
-    not)."""
+    """Requests sent now, their seconds, and why it stopped early ("" if it did not)."""
 
     num_requests: int = 0
     seconds: float = 0.0
@@ -194,19 +189,17 @@ class Budget:
             return not stopped
 
     def note_time(self) -> None:
-        """Record the seconds so far."""
         self.cost.seconds = time.monotonic() - self._began
 
 
 def send(
     server: Server, settings: Settings, record: Record, budget: Budget, progress: Progress
 ) -> None:
-    """Send what the record does not hold yet, as far as the budget allows. Raises `ServerError`
-    if a request fails three times."""
+    """Send what the record does not hold yet, as far as the budget allows. Raises `ServerError` if
+    a request fails three times."""
     stop = threading.Event()
 
     def answers_to(request: Request) -> list[Answer] | None:
-        """The answers; None if a limit was reached before."""
         for attempt in range(_ATTEMPTS if budget.begins() else 0):
             try:
                 return server.complete(settings.prompts[request.prompt], **request.fields(settings))

@@ -15,9 +15,8 @@ from naive_speculate.tools.prove.server import Entries
 
 
 class Reference:
-    """A local copy of the server's model: exact distributions after any tokens, in float32.
-    `folder`: the model, as for `load_pair`. Raises `ValueError` if it cannot be loaded or has no
-    tokenizer."""
+    """Exact distributions of a local copy of the server's model after any tokens, in float32;
+    `folder` as for `load_pair`. Raises `ValueError` if it cannot be loaded or has no tokenizer."""
 
     def __init__(self, folder: str) -> None:
         self.scores = Scores(load_pair(folder, dtype="float32"))
@@ -37,8 +36,7 @@ class Reference:
     def _top(
         self, prompt: str, tokens: tuple[str, ...], temperature: float, count: int
     ) -> Entries | None:
-        """The most probable tokens after these and their log-probabilities; None if a text is
-        not one token's."""
+        """None if a text is not one token's."""
         ids = tuple(self.id_of.get(token, -1) for token in tokens)
         if -1 in ids:
             return None

@@ -39,7 +39,6 @@ class Drafted:
 
     @classmethod
     def of(cls, evidence: Evidence, findings: Sequence[Finding]) -> "Drafted":
-        """Of the tests of token frequencies."""
         rate = ERROR_RATE / max(1, len(findings))
         drafted = [one for one in findings if one.num_drafted and one.fit.degrees]
         biases = [smallest_bias(one.num_drafted, one.fit.degrees, rate) for one in drafted]
@@ -67,8 +66,7 @@ class Drafted:
 
 
 class Report:
-    """The result for a server, whose answers were compared with `against`; `cost` is of this
-    run."""
+    """Of a server whose answers were compared with `against`; `cost` is of this run."""
 
     def __init__(self, evidence: Evidence, against: str, cost: Cost) -> None:
         self.settings, self.against = evidence.settings, against
@@ -80,7 +78,6 @@ class Report:
 
     @property
     def status(self) -> Status:
-        """The verdict."""
         if self.greedy.num_differing or any(finding.differs for finding in self.findings):
             return Status.DIFFERS
         tested = any(finding.fit.degrees for finding in self.findings)
@@ -88,7 +85,6 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """The verdict in words."""
         if self.status == Status.NO_DIFFERENCE:
             return "No difference found."
         if self.status == Status.UNDECIDED:
@@ -125,8 +121,6 @@ class Report:
         }
 
     def show(self, console: Console) -> None:
-        """Print the page."""
-
         def say(text: str, style: str = "") -> None:
             words = text.lstrip()
             if console.is_terminal:  # a line breaks between words, and keeps its indentation
@@ -178,7 +172,6 @@ class Report:
 
 
 def greedy_words(greedy: Greedy) -> str:
-    """What was compared of the greedy texts, and what differs."""
     left_out = f"{greedy.num_left_out} more are left out, as their probabilities are not known."
     parted = f"The texts of {greedy.num_parted} prompts are not all the same."
     said = [

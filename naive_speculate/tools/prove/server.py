@@ -32,8 +32,7 @@ _NEVER_HELPED = (401, 403, 404, 405, *_BUSY)
 
 
 class ServerError(ValueError):
-    """What a server did wrong, in one line; `refused` is set if it answered that the request is
-    bad, `busy` if it was busy for too long."""
+    """What a server did wrong, in one line; `refused`: the request is bad, `busy`: for too long."""
 
     def __init__(self, message: str, refused: bool = False, busy: bool = False) -> None:
         super().__init__(message)
@@ -48,8 +47,7 @@ _WHOLE = 0.999  # the probability from which a short list is the whole distribut
 
 
 def is_missing(entries: Entries, num_top: int) -> bool:
-    """Whether the logprobs of a token are left out, as llama.cpp's server does in steps with
-    drafts."""
+    """As llama.cpp's server leaves logprobs out in steps with drafts."""
     return not entries or (len(entries) == 1 < num_top and entries[0][1] == 0)
 
 
@@ -132,9 +130,8 @@ class Server:
             ) from None
 
     def _post_patiently(self, body: dict[str, Any]) -> tuple[int, bytes]:
-        """The status and the content of the answer of a server that is not busy. Waits for as long
-        as a busy one says, or ever longer if it says nothing. Raises `ServerError` if that takes
-        too long."""
+        """Waits for as long as a busy server says, or ever longer if it says nothing. Raises
+        `ServerError` if that takes too long."""
         ends = min(time.monotonic() + _MOST_WAITING, self.deadline)
         for attempt in count():
             response, content = self._post(body)
@@ -152,8 +149,8 @@ class Server:
         return response.status_code, content
 
     def _post(self, body: dict[str, Any]) -> tuple[httpx.Response, bytes]:
-        """An answer and its content. Raises `httpx.ReadTimeout` if it is not whole in time, though
-        parts of it arrive."""
+        """Raises `httpx.ReadTimeout` if the answer is not whole in time, though parts of it
+        arrive."""
         ends, parts = min(time.monotonic() + self.seconds, self.deadline), list[bytes]()
         left = max(ends - time.monotonic(), 0.01)
         with self.client.stream("POST", self.url, json=body, timeout=left) as response:
@@ -164,8 +161,7 @@ class Server:
         return response, b"".join(parts)
 
     def adapt(self, prompt: str) -> Answer:
-        """Find the fields that the server takes; returns the answer to one token. Raises
-        `ServerError` if it takes none of them."""
+        """Find the fields that the server takes; returns the answer to one token."""
         fields, errors = self.fields, list[ServerError]()
         for self.num_top, off in product(_MOST_LIKELY, _SWITCHED_OFF):
             self.fields = off | fields
@@ -178,9 +174,9 @@ class Server:
         raise errors[0]
 
     def merges(self, prompt: str) -> bool:
-        """Whether the server merges tokens of one text into one entry, so that their
-        probabilities cannot be known; a server that lists fewer tokens than requested is asked
-        for as many. Where the server can name tokens by their ids, it is asked to."""
+        """Whether the server merges tokens of one text into one entry. One that lists fewer tokens
+        than requested is asked for as many, and one that can name tokens by their ids is asked to.
+        """
         fields = self.fields
         for more in ({}, _IDS):
             self.fields = fields | more
@@ -194,7 +190,7 @@ class Server:
         return True
 
     def _is_short(self, prompt: str) -> bool:
-        """Whether a list is shorter than requested, however many are requested."""
+        """However many are requested."""
         num_top = self.num_top
         for _ in range(2):
             answer = self.complete(prompt, max_tokens=1, temperature=1.0)[0]
@@ -224,7 +220,6 @@ class Server:
         return answer.top[0] if answer.top else ()
 
     def completions_per_request(self, prompt: str) -> int:
-        """How many completions the server gives if several are requested; 1 if it refuses that."""
         try:
             return len(self.complete(prompt, max_tokens=1, temperature=1.0, n=_COMPLETIONS))
         except ServerError as error:
@@ -233,14 +228,14 @@ class Server:
             return 1
 
     def close(self) -> None:
-        """Close the connections; what waits for the server fails."""
+        """What waits for the server fails."""
         self._closed.set()
         with contextlib.suppress(RuntimeError):  # a request may still run
             self.client.close()
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:
-    """For how many seconds an answer asks to wait (RFC 9110, 10.2.3); None if it does not say."""
+    """RFC 9110, 10.2.3; None if the answer does not say."""
     value = headers.get("retry-after", "").strip()
     if value.isdecimal():
         return float(value)
@@ -255,8 +250,7 @@ def _retry_after(headers: httpx.Headers) -> float | None:
 
 
 def _answer(choice: dict[str, Any], num_top: int) -> Answer:
-    """A completion from OpenAI's format of completions, or of chats, which newer llama.cpp
-    servers use for both."""
+    """OpenAI's format of completions, or of chats, which newer llama.cpp servers use for both."""
     logprobs = choice.get("logprobs") or {}
     ids = list[Any]()
     if logprobs.get("content"):

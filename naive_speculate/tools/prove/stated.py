@@ -10,14 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from naive_speculate.tools.prove.plan import (
-    POSITIONS,
-    Budget,
-    Record,
-    Request,
-    Settings,
-    requests,
-)
+from naive_speculate.tools.prove.plan import POSITIONS, Budget, Record, Request, Settings, requests
 from naive_speculate.tools.prove.server import (
     Answer,
     Context,
@@ -36,8 +29,8 @@ def context_of(request: Request, answer: Answer, position: int, raw: bool) -> Co
 
 
 def fetch(server: Server, settings: Settings, record: Record, raw: bool, budget: Budget) -> None:
-    """Ask for the logprobs that the recorded answers lack, one request for each context, as far
-    as the budget allows. Raises `ServerError` if a request fails."""
+    """Ask for the logprobs that the recorded answers lack, one request for each context, as far as
+    the budget allows. Raises `ServerError` if a request fails."""
 
     def top(item: tuple[Context, tuple[int, ...]]) -> tuple[Context, Entries] | None:
         (prompt, temperature, tokens), ids = item
@@ -64,9 +57,8 @@ def fetch(server: Server, settings: Settings, record: Record, raw: bool, budget:
 def _unknown_contexts(
     settings: Settings, record: Record, raw: bool, num_top: int
 ) -> dict[Context, tuple[int, ...]]:
-    """The contexts whose logprobs are not known, the most common ones of each position first,
-    with their tokens' ids if the server states them. Which are chosen depends on the tokens
-    before, not on the token that is tested."""
+    """The most common ones of each position first, with their tokens' ids if the server states
+    them. Which are chosen depends on the tokens before, not on the token that is tested."""
     known = set(record.stated)
     counts: Counter[Context] = Counter()
     ids = dict[Context, tuple[int, ...]]()
@@ -89,7 +81,7 @@ def _unknown_contexts(
 
 
 def _tested(settings: Settings, record: Record) -> Iterator[tuple[Request, Answer, int]]:
-    """The tokens that are tested: the first few of sampled texts, all of greedy ones."""
+    """The first few tokens of sampled texts, all of greedy ones."""
     for request in requests(settings):
         for answer in record.answers.get(request.number, []):
             for position in range(len(answer.tokens)):

@@ -37,27 +37,23 @@ class ExpectedAcceptance:
 
     @property
     def alpha(self) -> float:
-        """The exact α: the mean over the judged tokens."""
         return self.expected / self.judged
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the observed α for this number of verdicts."""
+        """Of the observed α for this number of verdicts."""
         return math.sqrt(self.variance) / self.judged
 
     @property
     def observed(self) -> float:
-        """The observed α: accepted ÷ judged."""
         return self.kept / self.judged
 
     @property
     def spread(self) -> str:
-        """The exact α and its deviation in digits."""
         width = self.deviation
         return f"{two(self.alpha)} ± {f'{max(0.001, width):.3f}' if width < 0.005 else two(width)}"
 
     def __str__(self) -> str:
-        """One sentence, without its full stop."""
         if not self.one_by_one:
             return (
                 f"Judged one by one, this draft's α would be {two(self.alpha)}; block verification"
@@ -74,7 +70,7 @@ class ExpectedAcceptance:
 
 
 class Expectation:
-    """Expected and observed acceptance of a run so far: takes its events in order."""
+    """Of a run so far: takes its events in order."""
 
     def __init__(self) -> None:
         self._drafted: dict[int, list[float | None]] = defaultdict(list)  # of the step, by row
@@ -107,7 +103,7 @@ class Expectation:
 
     @property
     def figures(self) -> ExpectedAcceptance | None:
-        """The figures so far. None where nothing was judged, or events lack `expected_accept`."""
+        """As `expected_acceptance`."""
         if not self._complete or not self._reached:
             return None
         return ExpectedAcceptance(
@@ -123,8 +119,7 @@ class Expectation:
 
 
 def expected_acceptance(events: Iterable[Event]) -> ExpectedAcceptance | None:
-    """Expected acceptance from the events so far. Returns None where nothing was judged, or the
-    events lack `expected_accept`."""
+    """None where nothing was judged, or the events lack `expected_accept`."""
     expectation = Expectation()
     for event in events:
         expectation.add(event)
@@ -144,14 +139,12 @@ class DraftSamplingRates:
 
     @property
     def better(self) -> str | None:
-        """Which of the two is accepted more often; None where they differ by less than half a
-        percent."""
+        """None where the two differ by less than half a percent."""
         if abs(self.sampled - self.argmax) < _NO_DIFFERENCE:
             return None
         return "sampled" if self.sampled > self.argmax else "argmax"
 
     def __str__(self) -> str:
-        """One sentence."""
         rates = {"sampled": self.sampled, "argmax": self.argmax}
         own, other = rates.pop(self.used), rates.popitem()
         better = "no difference" if self.better is None else f"{self.better} drafts are better here"
@@ -162,7 +155,7 @@ class DraftSamplingRates:
 
 
 def draft_sampling_rates(events: Iterable[Event]) -> DraftSamplingRates | None:
-    """Both acceptance rates from the events so far; None where they are unknown, as for copies."""
+    """None where they are unknown, as for copies."""
     rates, used, matches = [], "sampled", False
     for event in events:
         if event.kind == EventKind.STARTED:

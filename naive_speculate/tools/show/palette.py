@@ -23,7 +23,6 @@ class Style:
     meaning: str  # the kind's meaning, in one line
 
     def color(self, dark: bool = False) -> str:
-        """The colour for a surface."""
         return self.dark if dark else self.light
 
 

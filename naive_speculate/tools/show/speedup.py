@@ -97,7 +97,7 @@ def draft_seconds(events: Iterable[Event]) -> float:
 
 
 def _steps(trace: Iterable[Event]) -> list[_TimedStep]:
-    """The steps after the first, each timed from the end of the previous one."""
+    """Those after the first, each timed from the end of the previous one."""
     events = [event for event in trace if event.kind == EventKind.STEP]
     return [
         _TimedStep(
@@ -122,8 +122,8 @@ def _seconds_per_token(steps: Sequence[_TimedStep]) -> float:
 def _with_interval(
     value: float, slow: Sequence[Sequence[_TimedStep]], fast: Sequence[Sequence[_TimedStep]]
 ) -> Estimate:
-    """The speedup with its interval. A drafted run's stretches are paired with those of the plain
-    runs before and after it in turn, so that a machine that grew slower widens the interval."""
+    """A drafted run's stretches are paired with those of the plain runs before and after it in
+    turn, so that a machine that grew slower widens the interval."""
     count, logs = min(_STRETCHES, *map(len, (*slow, *fast))), list[float]()
     for drafted, adjacent in zip(fast, pairwise(slow), strict=True):
         plain = [_stretches(run, count) for run in adjacent]

@@ -31,7 +31,6 @@ class TerminalView:
         self._events: list[Event] = []  # of the current run
 
     def show(self, event: Event) -> None:
-        """Print an event."""
         self._events.append(event)
         if not self.console.is_terminal:
             self._plain(event)
@@ -105,8 +104,7 @@ class TerminalView:
 
 
 def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) -> Table:
-    """A table of log-probabilities: each token's own first, then those of the most probable
-    tokens; None entries are skipped."""
+    """Each token's own first, then those of the most probable tokens; None entries are skipped."""
     table = Table(
         title=f"Log-probabilities: {title}", title_justify="left", box=None, pad_edge=False
     )
@@ -148,8 +146,7 @@ def to_rich(span: Span) -> Text:
 
 
 def drafter_lines(started: Event) -> str:
-    """Lines on a run's models: the drafter, the target's weights, the layers that are read, the
-    number of shared tokens."""
+    """The drafter, the target's weights, the layers that are read, the number of shared tokens."""
     settings = started.settings or {}
     drafter = (
         DRAFTERS.get(settings.get("drafter", "")) if settings.get("num_draft_tokens") != 0 else None
