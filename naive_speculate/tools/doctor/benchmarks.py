@@ -8,6 +8,7 @@ from typing import Any
 
 from naive_speculate.tools.doctor.json_objects import objects, whole_number, whole_numbers
 from naive_speculate.tools.doctor.reading import (
+    SPEEDS,
     Format,
     Part,
     Reading,
@@ -62,17 +63,15 @@ def _of_choice(choice: dict[str, Any], answer: dict[str, Any]) -> tuple[Part, in
     tokens = sum(whole_numbers(choice.get("new_tokens"), "new_tokens"))
     if not lengths:
         return None
-    own = 1
-    if tokens and abs(sum(lengths) + len(lengths) - tokens) < abs(sum(lengths) - tokens):
-        own = 0
+    without = tokens and abs(sum(lengths) + len(lengths) - tokens) < abs(sum(lengths) - tokens)
+    own = 0 if without else 1
     hits = [max(length - own, 0) for length in lengths]
     times = choice.get("wall_time")
-    seconds = (
-        [time for time in times if isinstance(time, int | float)] if isinstance(times, list) else []
-    )
+    times = times if isinstance(times, list) else []
+    seconds = sum(time for time in times if isinstance(time, int | float))
     rates = rates_of(histogram_of(hits), None)
     part = Part(sum(hits), None, len(hits), rates, category=category(answer))
-    return part, tokens, float(sum(seconds))
+    return part, tokens, float(seconds)
 
 
 def read_speculators(text: str) -> Reading | None:
@@ -106,16 +105,11 @@ def read_speed_bench(text: str) -> Reading | None:
         kinds = {"avg": drafts, "spec_avg": True, "base_avg": False}
         for name, drafting in kinds.items() if row.get("category") == "overall" else ():
             if re.fullmatch(r"[\d.]+", value := row.get(f"{name}_pred_t/s", "")):
-                speeds["tokens_per_second" if drafting else "plain_tokens_per_second"] = float(
-                    value
-                )
+                speeds[SPEEDS[not drafting]] = float(value)
     if not rates:
         return None
-    each = {
-        name: Reading(*_SPEED_BENCH, acceptance=rate)
-        for name, rate in rates.items()
-        if name != "overall"
-    }
+    each = {name: Reading(*_SPEED_BENCH, acceptance=rate) for name, rate in rates.items()}
+    each.pop("overall", None)
     whole = rates.get("overall", rates.popitem()[1] if len(rates) == 1 else None)
     return Reading(
         *_SPEED_BENCH, acceptance=whole, categories=each, unknown=(_NO_COUNTS,), **speeds

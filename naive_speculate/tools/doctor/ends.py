@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
+from operator import itemgetter
 
 from naive_speculate.tools.doctor.reading import Stretch
 
@@ -42,24 +43,22 @@ def _by_position(course: Sequence[Stretch]) -> Fade | None:
     """The most likely change between two rates, if the second is about zero."""
     steps = list(accumulate(stretch.steps for stretch in course))
     hits = list(accumulate(stretch.hits for stretch in course))
-    cuts = [
-        cut
-        for cut in range(len(course) - 1)
-        if steps[cut] >= FEWEST and steps[-1] - steps[cut] >= FEWEST
+    halves = [
+        (end, hit, step, hits[-1] - hit, steps[-1] - step)
+        for end, (hit, step) in enumerate(zip(hits, steps, strict=True), start=1)
+        if step >= FEWEST and steps[-1] - step >= FEWEST
     ]
-    if not cuts:
+    if not halves:
         return None
-
-    def evidence(cut: int) -> float:
-        return likelihood(hits[cut], steps[cut]) + likelihood(
-            hits[-1] - hits[cut], steps[-1] - steps[cut]
-        )
-
-    cut = max(cuts, key=evidence)
-    before, after = hits[cut] / steps[cut], (hits[-1] - hits[cut]) / (steps[-1] - steps[cut])
-    if before < ALIVE or after > DEAD or evidence(cut) - likelihood(hits[-1], steps[-1]) < EVIDENCE:
+    gain, half = max(
+        ((likelihood(*half[1:3]) + likelihood(*half[3:]), half) for half in halves),
+        key=itemgetter(0),
+    )
+    end, hit, step, hits_after, steps_after = half
+    before, after = hit / step, hits_after / steps_after
+    if before < ALIVE or after > DEAD or gain - likelihood(hits[-1], steps[-1]) < EVIDENCE:
         return None
-    return Fade(course[cut + 1].position, before, after, steps[-1] - steps[cut], stays=True)
+    return Fade(course[end].position, before, after, steps_after, stays=True)
 
 
 def _by_report(course: Sequence[Stretch]) -> Fade | None:
@@ -74,9 +73,7 @@ def _by_report(course: Sequence[Stretch]) -> Fade | None:
     steps = sum(stretch.steps for stretch in dead)
     if -steps * math.log1p(-min(before, 0.999)) < EVIDENCE:
         return None
-    runs = [
-        is_dead for is_dead, _ in groupby(stretch.hits / stretch.steps <= DEAD for stretch in long)
-    ]
+    runs = [is_dead for is_dead, _ in groupby(long, key=lambda one: one.hits / one.steps <= DEAD)]
     return Fade(None, before, after, steps, stays=runs == [False, True])
 
 

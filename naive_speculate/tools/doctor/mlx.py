@@ -34,17 +34,13 @@ _NO_WINDOW = (
 
 
 def read_ollama(text: str) -> Reading | None:
-    lines = _STATS.findall(text)
-    parts = [
-        Part(int(accepted), int(drafted), int(steps))
-        for steps, drafted, accepted, _ in lines
-        if int(steps)
-    ]
+    lines = [[int(number or 0) for number in line] for line in _STATS.findall(text)]
+    parts = [Part(accepted, drafted, steps) for steps, drafted, accepted, _ in lines if steps]
     if not parts:
         return None
-    most = max((int(most) for *_, most in lines if most), default=0)
-    unknown = ("This line has no rates per index.",)
-    return _OLLAMA.total(parts, unknown=(*((_ADAPTS.format(most),) if most else ()), *unknown))
+    most = max(line[-1] for line in lines)
+    unknown = (most and _ADAPTS.format(most), "This line has no rates per index.")
+    return _OLLAMA.total(parts, unknown=unknown)
 
 
 def read_omlx(text: str) -> Reading | None:
@@ -58,13 +54,10 @@ def read_omlx(text: str) -> Reading | None:
         drafting, cycles = drafting + steps, cycles + int(all_cycles)
         part = Part(int(accepted), int(drafted), steps)
         if counts and sum(hits for hits, _ in counts) == int(accepted):
-            rates = tuple(min(hits / steps, 1.0) for hits, _ in counts)
+            part = part._replace(rates=tuple(min(hits / steps, 1.0) for hits, _ in counts))
             reached = [steps, *(hits for hits, _ in counts)]
             if all(judged <= most for (_, judged), most in zip(counts, reached, strict=False)):
-                judged_shares = tuple(judged / steps for _, judged in counts)
-                part = part._replace(rates=rates, judged=judged_shares)
-            else:
-                part = part._replace(rates=rates)
+                part = part._replace(judged=tuple(judged / steps for _, judged in counts))
         parts.append(part)
     if not parts:
         return None

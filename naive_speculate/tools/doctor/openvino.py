@@ -8,6 +8,7 @@ from naive_speculate.tools.doctor.reading import (
     Part,
     Reading,
     histogram_of,
+    numbers_in,
     rates_of,
     ratio,
     steps_of,
@@ -44,12 +45,10 @@ _WINDOW = "The window is derived from the accepted tokens and each step's percen
 
 
 def read_print(text: str) -> Reading | None:
-    each = {
-        number: [float(value) for value in values.split()] for number, values in _EACH.findall(text)
-    }
+    each = {number: numbers_in(values) for number, values in _EACH.findall(text)}
     parts, speeds = list[Part](), list[float]()
     for number, steps_text, speed, accepted_text, _ in _BLOCK.findall(text):
-        accepted, steps, shares = int(accepted_text), int(steps_text), each.get(number, [])
+        accepted, steps, shares = int(accepted_text), int(steps_text), each.get(number, ())
         width = ratio(100 * accepted, sum(shares))
         part = Part(accepted, None, steps)
         if width is not None and len(shares) == steps and abs(width - round(width)) < 0.1:
@@ -66,7 +65,7 @@ def read_print(text: str) -> Reading | None:
         parts,
         draft_share=float(share[1]) / 100 if share and 0 < float(share[1]) < 100 else None,
         tokens_per_second=sum(speeds) / len(speeds) if len(speeds) == len(parts) else None,
-        derived=(_WINDOW,) if known else (),
+        derived=(known and _WINDOW,),
     )
 
 
@@ -83,7 +82,7 @@ def read_perf_metrics(text: str) -> Reading | None:
             runs.append({})
         if runs:
             runs[-1] |= {f"{model} {name}": count for name, count in counts.items()}
-    parts, notes = list[Part](), dict[str, None]()
+    parts, last, unknown = list[Part](), False, False
     for run in runs:
         accepted = run.get("MAIN accepted", run.get("DRAFT accepted"))
         if accepted is None or "MAIN generated" not in run:
@@ -91,12 +90,9 @@ def read_perf_metrics(text: str) -> Reading | None:
         steps = steps_of(run["MAIN generated"], accepted)
         drafted = run.get("MAIN draft", run.get("DRAFT draft", run.get("DRAFT generated")))
         if steps and steps > 1 and drafted:
-            drafted = max(round(drafted * steps / (steps - 1)), accepted)
-            notes[_LAST] = None
+            drafted, last = max(round(drafted * steps / (steps - 1)), accepted), True
         else:
-            drafted = None
-            notes[_UNKNOWN] = None
+            drafted, unknown = None, True
         parts.append(Part(accepted, drafted, steps))
-    unknown = tuple(note for note in notes if note == _UNKNOWN)
-    derived = tuple(note for note in notes if note != _UNKNOWN)
-    return _PERF.total(parts, derived=derived, unknown=unknown) if parts else None
+    notes = {"derived": (last and _LAST,), "unknown": (unknown and _UNKNOWN,)}
+    return _PERF.total(parts, **notes) if parts else None

@@ -1,7 +1,7 @@
 """The figures of an engine's speculative decoding, in one form for all engines."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ _STEPS = (
 )
 ROUNDING = 0.0006  # largest rounding error of a rate printed with three decimals
 MOST_TOKENS = 10**15
+SPEEDS = ("tokens_per_second", "plain_tokens_per_second")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +66,25 @@ class Reading:
     unknown: tuple[str, ...] = ()  # sentences on figures that the format lacks
 
     def __post_init__(self) -> None:
+        if self.num_draft_tokens == 0:
+            raise ValueError(f"{self.engine} reports that nothing was drafted")
+        for words in self._impossible():
+            raise ValueError(f"{self.format}: {words} impossible")
+
+    def _impossible(self) -> Iterator[str]:
         accepted, drafted = self.num_accepted_tokens, self.num_draft_tokens
         for count in (accepted, drafted):
             if count is not None and count > MOST_TOKENS:
-                raise ValueError(
-                    f"{self.format}: {float(min(count, 10**300)):.3g} tokens are impossible"
-                )
-        if drafted == 0:
-            raise ValueError(f"{self.engine} reports that nothing was drafted")
+                yield f"{float(min(count, 10**300)):.3g} tokens are"
         if accepted is not None and drafted is not None and not 0 <= accepted <= drafted:
-            raise ValueError(
-                f"{self.format}: {accepted} accepted of {drafted} drafted is impossible"
-            )
+            yield f"{accepted} accepted of {drafted} drafted is"
         if self.acceptance is not None and not 0 <= self.acceptance <= 1:
-            raise ValueError(f"{self.format}: a rate of {self.acceptance:g} is impossible")
+            yield f"a rate of {self.acceptance:g} is"
         if self.accepted_per_step is not None and self.accepted_per_step < 0:
-            raise ValueError(
-                f"{self.format}: {self.accepted_per_step:g} accepted per step is impossible"
-            )
+            yield f"{self.accepted_per_step:g} accepted per step is"
         for index, (before, rate) in enumerate(zip((1.0, *self.rates), self.rates, strict=False)):
             if not 0 <= rate <= before + 2 * ROUNDING:
-                raise ValueError(
-                    f"{self.format}: a rate of {rate:g} at index {index}, after {before:g}, is"
-                    " impossible"
-                )
+                yield f"a rate of {rate:g} at index {index}, after {before:g}, is"
 
 
 class Part(NamedTuple):
@@ -116,12 +112,9 @@ class Format(NamedTuple):
         report with steps has none."""
         columns = zip(*(part[:3] for part in parts), strict=True)
         accepted, drafted, steps = (None if None in column else sum(column) for column in columns)
-        names = dict.fromkeys(part.category for part in parts)
-        by_category = (
-            {}
-            if None in names
-            else {name: [part for part in parts if part.category == name] for name in names}
-        )
+        by_category: dict[str | None, list[Part]] = defaultdict(list)
+        for part in parts:
+            by_category[part.category].append(part._replace(category=None))
         fields: dict[str, Any] = {
             "accepted_per_step": ratio(accepted, steps),
             "drafted_per_step": ratio(drafted, steps),
@@ -131,26 +124,24 @@ class Format(NamedTuple):
             "rates": mean_rates([(part.steps, part.rates) for part in parts]) if steps else (),
             "judged": mean_rates([(part.steps, part.judged) for part in parts]) if steps else (),
             "course": tuple(stretch for part in parts for stretch in part.course),
-            "categories": {
-                name: self.total([part._replace(category=None) for part in of_one])
-                for name, of_one in by_category.items()
-            },
-        }
-        return Reading(*self, **fields | figures)
+            "categories": (
+                {} if None in by_category else {k: self.total(v) for k, v in by_category.items()}
+            ),
+        } | figures
+        for name in ("derived", "unknown"):
+            fields[name] = tuple(filter(None, fields.get(name, ())))
+        return Reading(*self, **fields)
 
     def of_tokens(self, parts: Sequence[Part], *unknown: str, **figures: Any) -> Reading:
         """As `total`, of reports with derived steps: each gives the accepted draft tokens and one
         of the target."""
-        known = (
-            all(part.steps is not None for part in parts)
-            and sum(part.steps or 0.0 for part in parts) > 0
-        )
+        steps = [part.steps for part in parts]
+        known = None not in steps and any(steps)
         if not known:
             parts = [part._replace(steps=None) for part in parts]
-        unknown = (*unknown, *(() if known else ("The number of steps cannot be derived.",)))
-        return self.total(
-            parts, **{"derived": (_STEPS,) if known else (), "unknown": unknown} | figures
-        )
+        lacking = not known and "The number of steps cannot be derived."
+        notes = {"derived": (known and _STEPS,), "unknown": (*unknown, lacking)}
+        return self.total(parts, **notes | figures)
 
     def of_means(
         self, runs: Sequence[tuple[float, float | None, tuple[float, ...]]], **figures: Any
@@ -162,13 +153,14 @@ class Format(NamedTuple):
         rates = mean_rates([(1, rates) for *_, rates in runs])
         if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
             width = float(len(rates))  # the printed figures have two decimals
-        unknown = ("The text does not count the steps, so several runs have the same weight.",)
-        fields = {
-            "accepted_per_step": mean(accepted for accepted, *_ in runs),
-            "drafted_per_step": width,
-            "rates": rates,
-        }
-        return Reading(*self, unknown=unknown, **fields | figures)
+        return Reading(
+            *self,
+            accepted_per_step=mean(accepted for accepted, *_ in runs),
+            drafted_per_step=width,
+            rates=rates,
+            unknown=("The text does not count the steps, so several runs have the same weight.",),
+            **figures,
+        )
 
 
 def steps_of(tokens: int, accepted: int) -> int | None:
@@ -233,7 +225,7 @@ def per_second(runs: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
     """Tokens per second with and without drafting, from each run's kind, milliseconds and
     tokens."""
     named = {}
-    for drafted, name in ((True, "tokens_per_second"), (False, "plain_tokens_per_second")):
+    for drafted, name in zip((True, False), SPEEDS, strict=True):
         alike = [run for run in runs if run[0] == drafted]
         spent, tokens = sum(run[1] for run in alike), sum(run[2] for run in alike)
         if spent > 0 and tokens > len(alike):
@@ -249,11 +241,8 @@ def histogram_of(accepted: Sequence[int]) -> list[int]:
 def rates_of(histogram: Sequence[int], width: float | None) -> tuple[float, ...]:
     """Rates per index from the numbers of steps that accepted 0, 1, 2 … draft tokens."""
     steps = sum(histogram)
-    tails = (
-        [sum(histogram[count:]) / steps for count in range(1, max(len(histogram), 2))]
-        if steps
-        else []
-    )
+    counts = range(1, max(len(histogram), 2) if steps else 1)
+    tails = [sum(histogram[count:]) / steps for count in counts]
     if width is not None and width == int(width):
         tails += [0.0] * (int(width) - len(tails))
     return tuple(tails)

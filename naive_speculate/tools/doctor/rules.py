@@ -67,9 +67,11 @@ COUNTS = {
 
 
 def rule(engine: str) -> list[str]:
-    unknown = (
-        f"The rule by which {engine} accepts is not known here: α at a temperature may mean"
-        " something else than another engine's."
-    )
-    known = f"{RULES[engine]} {_GREEDY}" if engine in RULES else unknown
-    return [known, *([COUNTS[engine]] if engine in COUNTS else [])]
+    if engine in RULES:
+        accepts = f"{RULES[engine]} {_GREEDY}"
+    else:
+        accepts = (
+            f"The rule by which {engine} accepts is not known here: α at a temperature may mean"
+            " something else than another engine's."
+        )
+    return [accepts, *filter(None, [COUNTS.get(engine)])]

@@ -6,7 +6,7 @@ versions have fewer fields in another order.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
@@ -56,6 +56,10 @@ _RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?(\d+(?:\.\d+)?(?:,\s
 # vllm/v1/metrics/loggers.py; LMDeploy
 _RUNNING = re.compile(r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)")
 _TOO_FEW = "The line does not count the steps"
+_DERIVED_V0 = (
+    "The steps are derived from the draft tokens and the window, the accepted tokens from the"
+    " emitted ones."
+)
 
 
 def read_log(text: str) -> Reading | None:
@@ -63,11 +67,7 @@ def read_log(text: str) -> Reading | None:
     no other has them."""
     messages = [re.sub(r"\s+", " ", message[:_LONGEST]) for message in _BEGIN.split(text)[1:]]
     counted = [(dict(reversed(_COUNT.findall(message))), message) for message in messages]
-    parts = [
-        _of_message(int(count["Accepted"]), int(count["Drafted"]), one)
-        for count, one in counted
-        if len(count) == 2
-    ]
+    parts = [_of_message(count, message) for count, message in counted if len(count) == 2]
     if any(part.rates for part in parts):
         parts = [part for part in parts if part.rates or not part.drafted]
     if not parts:
@@ -76,14 +76,8 @@ def read_log(text: str) -> Reading | None:
     return (_LMDEPLOY if "Avg thr (in/out)" in text else _LOG).total(
         parts,
         requests_running=mean(int(number) for number in _RUNNING.findall(text) if int(number)),
-        derived=(
-            (f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",)
-            if known
-            else ()
-        ),
-        unknown=(
-            () if known else (f"{_TOO_FEW}, and this version has no rates to derive them from.",)
-        ),
+        derived=(known and f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",),
+        unknown=(not known and f"{_TOO_FEW}, and this version has no rates to derive them from.",),
     )
 
 
@@ -91,10 +85,8 @@ def _of_shortened(messages: Sequence[str]) -> Reading | None:
     """Messages from which the counts were left out, as in reports."""
     runs = []
     for message in messages:
-        length = _LENGTH.search(message)
-        percentage = _PERCENTAGE.search(message)
-        rates = _RATES.search(message)
-        if length:
+        percentage, rates = _PERCENTAGE.search(message), _RATES.search(message)
+        if length := _LENGTH.search(message):
             percent = float(percentage[1]) if percentage else None
             runs.append((float(length[1]) - 1, percent, numbers_in(rates[1]) if rates else ()))
     return _LOG.of_means(runs) if runs else None
@@ -104,23 +96,17 @@ def read_v0_log(text: str) -> Reading | None:
     """The last line of each process, whose counters grow. Version 0 counts accepted tokens after a
     rejection too, so the emitted ones count."""
     parts = []
-    for k, drafted, emitted in (
-        map(int, report) for report in last_of_each(_LINE_V0.findall(text), slice(3))
-    ):
+    for report in last_of_each(_LINE_V0.findall(text), slice(3)):
+        k, drafted, emitted = map(int, report)
         steps = drafted / k if k else 0.0
         parts.append(Part(round(emitted - steps), drafted, steps))
-    derived = (
-        (
-            "The steps are derived from the draft tokens and the window, the accepted tokens from"
-            " the emitted ones."
-        ),
-    )
-    return _LOG_V0.total(parts, derived=derived) if parts else None
+    return _LOG_V0.total(parts, derived=(_DERIVED_V0,)) if parts else None
 
 
-def _of_message(accepted: int, drafted: int, message: str) -> Part:
+def _of_message(count: dict[str, str], message: str) -> Part:
     """All windows have full length, unless that contradicts the rates. Without rates if some were
     cut off: the mean length is 1 + their sum."""
+    accepted, drafted = int(count["Accepted"]), int(count["Drafted"])
     rates_text, length, steps = _RATES.search(message), _LENGTH.search(message), None
     rates = numbers_in(rates_text[1]) if rates_text else ()
     if rates and length and abs(1 + sum(rates) - float(length[1])) > 0.005 + len(rates) * ROUNDING:
@@ -133,13 +119,8 @@ def _of_message(accepted: int, drafted: int, message: str) -> Part:
             steps = accepted / sum(rates)
     elif length and float(length[1]) > 1:
         steps = accepted / (float(length[1]) - 1)
-    return Part(
-        accepted,
-        drafted,
-        steps,
-        rates,
-        course=(Stretch(None, steps, steps * rates[0]),) if rates and steps else (),
-    )
+    course = (Stretch(None, steps, steps * rates[0]),) if rates and steps else ()
+    return Part(accepted, drafted, steps, rates, course=course)
 
 
 def read_request(text: str) -> Reading | None:
@@ -151,7 +132,7 @@ def read_request(text: str) -> Reading | None:
     if not parts:
         return None
     known = all(part.rates for part in parts if part.steps)
-    return _REQUEST.total(parts, unknown=() if known else (NO_HISTOGRAM,))
+    return _REQUEST.total(parts, unknown=(not known and NO_HISTOGRAM,))
 
 
 def _whole_response(outermost: dict[str, Any]) -> dict[str, Any]:
@@ -162,50 +143,36 @@ def _of_request(metrics: dict[str, Any], response: dict[str, Any]) -> Part:
     names = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
     steps, drafted, accepted = (whole_number(metrics.get(name), name) for name in names)
     histogram = _dense(metrics.get("acceptance_histogram"))
-    hits_of_steps, drafts_of_steps = (
-        whole_numbers(metrics.get(name), name) for name in ("per_step_accepted", "per_step_drafted")
-    )
-    if len(hits_of_steps) != len(drafts_of_steps):
-        hits_of_steps = drafts_of_steps = []
-    windows = [
-        (drafts, hits, 1) for hits, drafts in zip(hits_of_steps, drafts_of_steps, strict=True)
-    ]
+    names = ("per_step_accepted", "per_step_drafted")
+    hits_of_steps, drafts = (whole_numbers(metrics.get(name), name) for name in names)
+    if len(hits_of_steps) != len(drafts):
+        hits_of_steps = drafts = []
+    windows = [(k, hits, 1) for k, hits in zip(drafts, hits_of_steps, strict=True)]
     if isinstance(by_length := metrics.get("acceptance_histogram_by_draft_length"), dict):
-        lengths = {
-            int(length): _dense(counts)
+        windows = [
+            (int(length), hits, count)
             for length, counts in by_length.items()
             if str(length).isdecimal()
-        }
-        windows = [
-            (length, hits, count)
-            for length, counts in lengths.items()
-            for hits, count in enumerate(counts)
+            for hits, count in enumerate(_dense(counts))
         ]
     rates = rates_of(histogram, drafted / steps) if steps and sum(histogram) == steps else ()
     complete = sum(count for *_, count in windows) == steps
     judged = judged_of(windows, len(rates)) if complete else ()
     usage = response.get("usage")
     prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    after = (
-        accumulate((1 + hits for hits in hits_of_steps), initial=prompt)
-        if isinstance(prompt, int)
-        else repeat(None)
-    )
-    course = [
-        Stretch(position, 1, min(hits, 1))
-        for hits, position in zip(hits_of_steps, after, strict=False)
-    ]
-    return Part(accepted, drafted, steps, rates, judged, tuple(course), category(response))
+    after: Iterable[int | None] = repeat(None)
+    if isinstance(prompt, int):
+        after = accumulate((1 + hits for hits in hits_of_steps), initial=prompt)
+    pairs = zip(after, hits_of_steps, strict=False)
+    course = tuple(Stretch(position, 1, min(hits, 1)) for position, hits in pairs)
+    return Part(accepted, drafted, steps, rates, judged, course, category(response))
 
 
 def _dense(histogram: Any) -> list[int]:
     """Tools also write a histogram as an object without the empty counts."""
     name = "acceptance_histogram"
     if isinstance(histogram, dict):
-        sparse = {
-            int(key): whole_number(count, name)
-            for key, count in histogram.items()
-            if str(key).isdecimal()
-        }
+        counts = {int(key): one for key, one in histogram.items() if str(key).isdecimal()}
+        sparse = {key: whole_number(one, name) for key, one in counts.items()}
         return [sparse.get(key, 0) for key in range(min(max(sparse, default=0), 1000) + 1)]
     return whole_numbers(histogram, name)
