@@ -143,8 +143,8 @@ def _of_request(metrics: dict[str, Any], response: dict[str, Any]) -> Part:
     names = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
     steps, drafted, accepted = (whole_number(metrics.get(name), name) for name in names)
     histogram = _dense(metrics.get("acceptance_histogram"))
-    names = ("per_step_accepted", "per_step_drafted")
-    hits_of_steps, drafts = (whole_numbers(metrics.get(name), name) for name in names)
+    lists = ("per_step_accepted", "per_step_drafted")
+    hits_of_steps, drafts = (whole_numbers(metrics.get(name), name) for name in lists)
     if len(hits_of_steps) != len(drafts):
         hits_of_steps = drafts = []
     windows = [(k, hits, 1) for k, hits in zip(drafts, hits_of_steps, strict=True)]
