@@ -68,9 +68,7 @@ numbers_by_token = parsed(
 
 def as_typed(message: str, arguments: Sequence[str]) -> str:
     """A library's message, with the names of arguments as the options that the user typed."""
-    for option in {
-        argument.partition("=")[0] for argument in arguments if argument.startswith("--")
-    }:
+    for option in {one.partition("=")[0] for one in arguments if one.startswith("--")}:
         name = re.escape(option[2:].replace("-", "_"))
         typed = option.replace("\\", r"\\")
         given = rf"^{name}\b(?:=True\b)?|(?<![-\w]){name}(?:=True\b|(?==))"  # a flag has no value
@@ -86,11 +84,8 @@ def text_file(name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        why = (
-            "not UTF-8"
-            if isinstance(error, UnicodeDecodeError)
-            else getattr(error, "strerror", error)
-        )
+        not_utf8 = isinstance(error, UnicodeDecodeError)
+        why = "not UTF-8" if not_utf8 else getattr(error, "strerror", error)
         raise argparse.ArgumentTypeError(f"must be a file of text, got {name:.60}: {why}") from None
 
 
@@ -116,9 +111,12 @@ def print_for_programs() -> None:
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
-def print_json(text: str) -> None:
+def print_json(value: Any) -> None:
+    """For programs: a text that is JSON, or a value."""
+    if not isinstance(value, str):
+        value = json.dumps(value, ensure_ascii=False, allow_nan=False)
     print_for_programs()
-    print(text, flush=True)
+    print(value, flush=True)
 
 
 def adder(container: Any) -> Callable[..., None]:
@@ -145,11 +143,8 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     add = adder(parser.add_argument_group("models"))
     add("--target M", "Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)")
     add("--draft M", "Hub id, local folder or GGUF file (default: none for a given target)")
-    head = (
-        "Hub id or local folder of a draft head or block drafter (default: the bundled target's, if"
-        " there is one)"
-    )
-    add("--head M", head)
+    head = "Hub id or local folder of a draft head or block drafter"
+    add("--head M", f"{head} (default: the bundled target's, if there is one)")
     add("--device D", "auto, cpu, cuda …", default="auto")
     add("--dtype T", "auto, float32, bfloat16 …", default="auto")
     add("--executor E", "auto, onnx, torch or transformers", default="auto")

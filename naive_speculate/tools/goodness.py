@@ -43,10 +43,8 @@ class Fit:
         chance = math.sqrt(((self.degrees + 1) * math.log(2) - math.log(tail)) / (2 * n))
         highest = 1.0
         if math.isfinite(self.statistic):
-            highest = min(
-                1.0, math.sqrt(_noncentrality(self.statistic, self.degrees, tail) / n) / 2
-            )
-        return max(0.0, self.bias - chance), max(self.bias, highest)
+            highest = math.sqrt(_noncentrality(self.statistic, self.degrees, tail) / n) / 2
+        return max(0.0, self.bias - chance), max(self.bias, min(1.0, highest))
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -67,9 +65,8 @@ def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> F
     statistic = 2 * float(rel_entr(observed, expected).sum())
     degrees = len(observed) - 1
     correction = 1 + (float((n / expected).sum()) - 1) / (6 * n * degrees) if degrees else 1.0
-    return fit(
-        statistic / correction, degrees, int(n), float(np.abs(observed - expected).sum() / 2 / n)
-    )
+    bias = float(np.abs(observed - expected).sum() / 2 / n)
+    return fit(statistic / correction, degrees, int(n), bias)
 
 
 def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
@@ -83,18 +80,14 @@ def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
         difference = np.bincount(outcomes, minlength=len(expected)) - expected
         covariance = np.diag(expected) - probs.T @ probs
         by_row = np.apply_along_axis(pooled, 0, covariance, expected)
-        covariance, difference = (
-            np.apply_along_axis(pooled, 1, by_row, expected),
-            pooled(difference, expected),
-        )
+        covariance = np.apply_along_axis(pooled, 1, by_row, expected)
+        difference = pooled(difference, expected)
         rank = int(np.linalg.matrix_rank(covariance, hermitian=True)) if len(difference) > 1 else 0
         if rank:
             statistic += float(difference @ np.linalg.pinv(covariance, hermitian=True) @ difference)
-            degrees, deviation, total = (
-                degrees + rank,
-                deviation + float(np.abs(difference).sum() / 2),
-                total + len(outcomes),
-            )
+            degrees += rank
+            deviation += float(np.abs(difference).sum() / 2)
+            total += len(outcomes)
     return fit(statistic, degrees, total, deviation / max(1, total))
 
 
@@ -106,12 +99,8 @@ def two_sample_test(a: Mapping[str, int], b: Mapping[str, int]) -> Fit:
     table = np.array([pooled(row, shares * sizes.min()) for row in table])
     expected = sizes[:, None] * table.sum(axis=0) / sizes.sum()
     bias = float(np.abs(table[0] / sizes[0] - table[1] / sizes[1]).sum() / 2)
-    return fit(
-        2 * float(rel_entr(table, expected).sum()),
-        table.shape[1] - 1,
-        int(sizes.prod() / sizes.sum()),
-        bias,
-    )
+    statistic = 2 * float(rel_entr(table, expected).sum())
+    return fit(statistic, table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
 
 
 def fit(statistic: float, degrees: int, num_samples: int, bias: float) -> Fit:
@@ -124,13 +113,10 @@ def pooled(x: Array, expected: Array) -> Array:
     """Cells of small expected counts are added up, the smallest first, until their sum is large
     enough."""
     order = np.argsort(expected)
-    total = np.cumsum(expected[order])
-    few = (
-        int(np.searchsorted(total, LEAST_EXPECTED)) + 1
-        if len(x) and expected[order[0]] < LEAST_EXPECTED
-        else 0
-    )
-    few = max(few, int((expected < LEAST_EXPECTED).sum()))
+    few = int((expected < LEAST_EXPECTED).sum())
+    if few:
+        enough = np.searchsorted(np.cumsum(expected[order]), LEAST_EXPECTED)
+        few = max(few, int(enough) + 1)
     return np.concatenate([x[order[few:]], [x[order[:few]].sum()]]) if few else x[order]
 
 
@@ -141,11 +127,9 @@ def samples_needed(bias: float, degrees: int, error_rate: float) -> int:
 
 def smallest_bias(num_samples: int, degrees: int, error_rate: float) -> float:
     """The total variation from which this many samples find every one with 90% power."""
-    return (
-        min(1.0, math.sqrt(_detectable(degrees, error_rate) / (4 * num_samples)))
-        if num_samples
-        else 1.0
-    )
+    if not num_samples:
+        return 1.0
+    return min(1.0, math.sqrt(_detectable(degrees, error_rate) / (4 * num_samples)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -1,6 +1,5 @@
 """The command `python -m naive_speculate differ --target M --prompt-file P A.txt B.txt`."""
 
-import json
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     difference = differ(args.target, args.prompt_file, a, b, **options)
     if args.json:
-        print_json(json.dumps(difference.to_dict(), ensure_ascii=False))
+        print_json(difference.to_dict())
     else:
         show(difference, Console(highlight=False))
     return 0 if difference.verdict in BOTH_RIGHT else 1

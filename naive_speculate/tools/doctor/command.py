@@ -13,7 +13,7 @@ from naive_speculate.tools.arguments import Parser, adder, parsed, positive, pri
 from naive_speculate.tools.doctor.compare import show_comparison, to_dict
 from naive_speculate.tools.doctor.diagnosis import from_words, parameters
 from naive_speculate.tools.doctor.formats import KNOWN, decoded, read
-from naive_speculate.tools.doctor.reading import Reading
+from naive_speculate.tools.doctor.reading import SPEEDS, Reading
 from naive_speculate.tools.doctor.report import show
 from naive_speculate.tools.doctor.suspects import diagnose
 from naive_speculate.tools.tables import Output
@@ -60,21 +60,16 @@ def _parser() -> argparse.ArgumentParser:
 def _add_costs(add: Callable[..., Any]) -> None:
     size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
     cost = parsed(str, "a number", lambda text: bool(text.strip()))
-    help = (
-        "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
-    )
-    add("--draft-cost C", help, cost)
+    help = "time of a draft pass ÷ time of a target pass over one token"
+    add("--draft-cost C", f"{help}; or two sizes such as 0.6B/8B", cost)
     help = (
         "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one"
         " number (default: 1)"
     )
     add("--verify-cost V,V…", help, cost)
     add("--draft-size N", "parameters of the draft, such as 0.6B, to estimate its cost", size)
-    add(
-        "--target-size N",
-        "parameters of the target; for a mixture of experts the active ones",
-        size,
-    )
+    help = "parameters of the target; for a mixture of experts the active ones"
+    add("--target-size N", help, size)
 
 
 def _bytes(file: str) -> bytes:
@@ -95,7 +90,7 @@ def _this_machine(args: argparse.Namespace) -> int:
         raise ValueError(f"give either --this-machine or logs, got {args.files[0]!r:.80} too")
     measurement = measured()
     if args.json:
-        print_json(json.dumps(measurement, ensure_ascii=False, allow_nan=False))
+        print_json(measurement)
     else:
         show(measurement, Output(_WIDTH))
     return 0
@@ -115,28 +110,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verify and not draft and not any(sizes):
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
     table, basis = from_words(" / ".join(sizes) if all(sizes) else draft or "", verify or "")
-    reading = _read(args.files or ["-"])
-    speeds = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
-    reading = replace(
-        reading, **{name: speed for name, speed in speeds.items() if speed is not None}
-    )
+    speeds = zip(SPEEDS, (args.speed, args.plain_speed), strict=True)
+    given = {name: speed for name, speed in speeds if speed is not None}
+    reading = replace(_read(args.files or ["-"]), **given)
     diagnosis = diagnose(reading, table, num_draft_tokens=args.num_draft_tokens)
     if args.profile is not None:
         profile = json.dumps(diagnosis.profile(), indent=2, ensure_ascii=False, allow_nan=False)
         try:
             Path(args.profile).write_text(profile + "\n", encoding="utf-8", newline="\n")
         except OSError as error:
-            raise ValueError(
-                f"--profile: cannot write {args.profile!r:.80}: {error.strerror}"
-            ) from None
+            why = f"cannot write {args.profile!r:.80}: {error.strerror}"
+            raise ValueError(f"--profile: {why}") from None
     if args.against:
         other = diagnose(_read(args.against), table, num_draft_tokens=args.num_draft_tokens)
         if args.json:
-            print_json(json.dumps(to_dict(diagnosis, other), ensure_ascii=False, allow_nan=False))
+            print_json(to_dict(diagnosis, other))
         else:
             show_comparison(diagnosis, other, Output(_WIDTH))
     elif args.json:
-        print_json(json.dumps(diagnosis.to_dict(), ensure_ascii=False, allow_nan=False))
+        print_json(diagnosis.to_dict())
     else:
         show(diagnosis, Output(_WIDTH), basis)
     return 0

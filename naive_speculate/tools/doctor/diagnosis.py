@@ -40,6 +40,7 @@ _DERIVED = (
     "suspects",
 )
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMBT]?)", re.IGNORECASE)
+_SIZES = "two sizes such as 0.6B / 8B"
 _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -254,27 +255,21 @@ def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
     `draft` is a draft pass's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for
     unknown. `verify` is as for `given`, comma-separated; empty for 1.
     """
-    table = (
-        _numbers("verify_cost", verify, "several with commas between them")
-        if verify.strip()
-        else (1.0,)
-    )
+    table: tuple[float, ...] = (1.0,)
+    if verify.strip():
+        table = _numbers("verify_cost", verify, "several with commas between them")
     if not draft.strip():
         if verify.strip():
             raise ValueError("verify_cost needs draft_cost")
         return None, ""
     of_draft, slash, of_target = draft.partition("/")
     if slash:
-        basis = (
-            f"an estimate from {of_draft.strip()} ÷ {of_target.strip()}, counting only the reading"
-            " of weights"
-        )
+        sizes = f"{of_draft.strip()} ÷ {of_target.strip()}"
+        basis = f"an estimate from {sizes}, counting only the reading of weights"
         return estimated(of_draft, of_target, table), basis
-    cost, *more = _numbers("draft_cost", draft, "two sizes such as 0.6B / 8B")
+    cost, *more = _numbers("draft_cost", draft, _SIZES)
     if more:
-        raise ValueError(
-            f"draft_cost must be one number, or two sizes such as 0.6B / 8B, got {draft!r:.40}"
-        )
+        raise ValueError(f"draft_cost must be one number, or {_SIZES}, got {draft!r:.40}")
     return given(cost, table), "as given"
 
 

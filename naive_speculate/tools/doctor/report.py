@@ -42,34 +42,27 @@ def show(diagnosis: Diagnosis, console: Console, basis: str = "as given") -> Non
         styles = ["bold" if window.k == diagnosis.best_k else "" for window in windows]
         rows = [_row(window, diagnosis.costs is not None) for window in windows]
         shown = table(rows, styles=styles, box=None, pad_edge=False)
-        line = best_window(diagnosis, basis) + (
-            " Give yours: --draft-cost." if diagnosis.costs is None else ""
-        )
+        line = best_window(diagnosis, basis)
+        line += " Give yours: --draft-cost." if diagnosis.costs is None else ""
         console.print("", shown, "", Text(line), sep="\n")
-    listed = [
-        f"! {suspect.words}\n  Measure next: {suspect.next}" for suspect in diagnosis.suspects
-    ] or [no_problems(diagnosis)]
-    console.print("", Text("\n".join(listed)), sep="\n")
+    listed = [f"! {one.words}\n  Measure next: {one.next}" for one in diagnosis.suspects]
+    console.print("", Text("\n".join(listed or [no_problems(diagnosis)])), sep="\n")
     console.print("", Text("\n".join(caveats(diagnosis)), style="dim"), sep="\n")
 
 
 def figures(diagnosis: Diagnosis) -> dict[str, str]:
-    reading, alpha, drafts = diagnosis.reading, None, None
+    reading, rate, drafts = diagnosis.reading, diagnosis.draft_acceptance_rate, None
+    alpha = "unknown: the window is missing (--num-draft-tokens)"
     if diagnosis.alpha is not None:
-        alpha = f"{diagnosis.alpha:.3f}" + (
-            f" ± {diagnosis.alpha_error:.3f}" if diagnosis.alpha_error else ""
-        )
+        alpha = f"{diagnosis.alpha:.3f}"
+        alpha += f" ± {diagnosis.alpha_error:.3f}" if diagnosis.alpha_error else ""
         alpha += " (assuming the same α at every index)" if diagnosis.alpha_assumes_one else ""
     if reading.num_draft_tokens is not None:
         drafts = f"{reading.num_draft_tokens}, of which {reading.num_accepted_tokens} accepted"
     rows: dict[str, Any] = {
-        "α": alpha or "unknown: the window is missing (--num-draft-tokens)",
+        "α": alpha,
         "tokens per target pass": diagnosis.mean_acceptance_length,
-        "draft tokens accepted": (
-            None
-            if diagnosis.draft_acceptance_rate is None
-            else f"{diagnosis.draft_acceptance_rate:.1%}"
-        ),
+        "draft tokens accepted": None if rate is None else f"{rate:.1%}",
         "draft tokens per step": diagnosis.num_draft_tokens,
         "drafted": drafts,
         "requests at once": reading.requests_running,
@@ -96,21 +89,17 @@ def processes(diagnosis: Diagnosis) -> str | None:
 
 
 def shown_windows(diagnosis: Diagnosis) -> tuple[Window, ...]:
-    return diagnosis.windows[
-        : max(8, round(diagnosis.num_draft_tokens or 0), diagnosis.best_k or 0)
-    ]
+    most = max(8, round(diagnosis.num_draft_tokens or 0), diagnosis.best_k or 0)
+    return diagnosis.windows[:most]
 
 
 def best_window(diagnosis: Diagnosis, basis: str = "as given") -> str:
     costs = diagnosis.costs
     if costs is None:
-        speeds = {
-            c: {0: 1.0}
-            | {window.k: window.tokens / (1 + window.k * c) for window in diagnosis.windows}
-            for c in EXAMPLES
-        }
+        tokens = {0: 1.0} | {window.k: window.tokens for window in diagnosis.windows}
         best = ", ".join(
-            f"{max(by_k, key=by_k.__getitem__)} for {cost:g}" for cost, by_k in speeds.items()
+            f"{max(tokens, key=lambda k: tokens[k] / (1 + k * cost))} for {cost:g}"
+            for cost in EXAMPLES
         )
         return (
             "Best k by the cost of a draft pass (a target pass is 1, verifying costs no more):"
@@ -134,11 +123,10 @@ def _row(window: Window, with_costs: bool) -> dict[str, str]:
         "tokens per step": tokens,
         "pays if a draft costs less than": limit(window.break_even_draft_cost),
     }
-    return row | (
-        {"and α is above": limit(window.break_even_alpha), "speedup": f"{window.speedup:.2f}"}
-        if with_costs
-        else {}
-    )
+    if with_costs:
+        row |= {"and α is above": limit(window.break_even_alpha)}
+        row |= {"speedup": f"{window.speedup:.2f}"}
+    return row
 
 
 def no_problems(diagnosis: Diagnosis) -> str:
@@ -153,13 +141,9 @@ def no_problems(diagnosis: Diagnosis) -> str:
 def caveats(diagnosis: Diagnosis) -> list[str]:
     reading = diagnosis.reading
     lines = [*rule(reading.engine), *reading.derived, *reading.unknown]
-    if (
-        reading.other_drafted_per_step is not None
-        and diagnosis.num_draft_tokens == reading.drafted_per_step
-    ):
-        read = replace(
-            reading, drafted_per_step=reading.other_drafted_per_step, other_drafted_per_step=None
-        )
+    width = reading.other_drafted_per_step
+    if width is not None and diagnosis.num_draft_tokens == reading.drafted_per_step:
+        read = replace(reading, drafted_per_step=width, other_drafted_per_step=None)
         other = Diagnosis(read, diagnosis.costs)
         lines.append(
             f"By the other meaning k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and"

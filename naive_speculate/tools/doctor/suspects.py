@@ -44,12 +44,9 @@ _EXPERTS = re.compile(
     r"|\bn_expert\s*=\s*[1-9]\d*|\bnum_(?:local_)?experts['\"]?\s*[=:]\s*[1-9]\d*",
     re.IGNORECASE,
 )
-_FINDINGS: dict[str, dict[str, str]] = {
-    key: {name: text.strip().replace("\n", " ") for name, text in fields.items()}
-    for key, fields in tomllib.loads(
-        (Path(__file__).parent / "findings.toml").read_text(encoding="utf-8")
-    ).items()
-}
+_FINDINGS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("findings.toml").read_text(encoding="utf-8")
+)
 
 
 def experts(text: str) -> str:
@@ -78,7 +75,7 @@ def is_set(width: float) -> bool:
 
 
 def _suspect(finding: str, *optional: str, **values: Any) -> Suspect:
-    fields = _FINDINGS[finding]
+    fields = {k: text.strip().replace("\n", " ") for k, text in _FINDINGS[finding].items()}
     for name in fields.keys() - {"name", "words", "next"}:
         values[name] = f"{fields[name].format(**values)} " if name in optional else ""
     words, next = (fields[name].format(**values).strip() for name in ("words", "next"))
@@ -231,6 +228,6 @@ def _percent(share: float) -> str:
 
 
 def _chance(chance: float) -> str:
-    return (
-        f"{chance:.1%}" if chance >= 0.001 else f"10^{math.floor(math.log10(max(chance, 1e-300)))}"
-    )
+    if chance >= 0.001:
+        return f"{chance:.1%}"
+    return f"10^{math.floor(math.log10(max(chance, 1e-300)))}"
