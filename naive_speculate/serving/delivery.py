@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, FinishReason
 from naive_speculate.events.metrics import Summary
@@ -125,14 +126,8 @@ class DeliveredEvents:
 
     def endings(self, reason: FinishReason, message: str | None = None) -> list[Event]:
         """The missing `finished` events."""
+        end = partial(Event, EventKind.FINISHED, time=self._last_time, finish_reason=reason)
         return [
-            Event(
-                EventKind.FINISHED,
-                row,
-                self._last_time,
-                finish_reason=reason,
-                metrics=self._summaries[row].metrics.to_dict(),
-                message=message,
-            )
+            end(row=row, metrics=self._summaries[row].metrics.to_dict(), message=message)
             for row in self.unfinished
         ]

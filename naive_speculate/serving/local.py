@@ -36,9 +36,8 @@ from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 MAX_WAITING = 1024
 TIDY_SECONDS = 10.0  # least interval at which an idle engine frees memory
 _SPARE = 0.5
-"""Share of spare rows. A reader with less than its share of the rows gets a spare one at once;
-other addresses than the one with most rows get the same number again. Such rows take turns and
-keep their memory."""
+"""Share of spare rows, which take turns and keep their memory. A reader with less than its share of
+the rows gets one at once; other addresses than the one with most rows get as many again."""
 _LOOK_SECONDS = 0.05  # poll interval while all readers lag, or while the decoder is loaded
 STUCK_SECONDS = 60.0  # a longer step counts as no progress
 CLOSE_SECONDS = 3.0  # most time that `close` waits for the current step
@@ -63,9 +62,9 @@ class _Job(Job):
     cancel: CancelFlag
     receive: Deliver
     run: Run = field(default_factory=lambda: Run((), ()))  # no rows until it is prepared
-    turn: int = 0  # the step in which it was last stepped
+    turn: int = 0  # its last step
     begun: float = 0.0  # when it got its rows
-    left: bool = False  # it must end: the reader fails or reads too slowly, or the engine stops
+    left: bool = False  # the reader fails or reads too slowly, or the engine stops
 
     def deliver(self, item: Item) -> None:
         """A reader that raises ends its own run only."""
@@ -79,13 +78,11 @@ class _Job(Job):
 
 
 class LocalEngine(Engine):
-    """Decodes with one pair in one thread of this process. Other threads may use the decoder at
-    the same time.
+    """Decodes with one pair in one thread of this process; others may use the decoder meanwhile.
 
     Draws and distributions are per sequence, so each request gets the same text as alone. At
-    most `max_rows` sequences are stepped together, and `max_waiting` wait. If a step fails, its
-    sequences are stepped again in halves, so that only sequences that fail alone end with an
-    error. Runs wait for a decoder that is loaded `Later`.
+    most `max_rows` sequences are stepped together, and `max_waiting` wait. Only sequences whose
+    steps fail alone end with an error. Runs wait for a decoder that is loaded `Later`.
     """
 
     decoder: SpeculativeDecoder  # once loaded
@@ -102,10 +99,9 @@ class LocalEngine(Engine):
             raise ValueError(f"max_rows must be at least 1, got {max_rows}")
         self._later = decoder if isinstance(decoder, Later) else None
         self.loaded = False
-        self._asked = not (self._later and self._later.on_demand)  # whether it shall be loaded
-        self._max_rows = max_rows
+        self._asked = not self.on_demand  # whether it shall be loaded
+        self._max_rows, self._max_waiting = max_rows, max_waiting
         self._max_prompt_tokens = max_prompt_tokens
-        self._max_waiting = max_waiting
         self._changed = threading.Condition()
         self._jobs = Turns[_Job]()
         self._reason = ""  # why it accepts no requests
@@ -290,8 +286,7 @@ class LocalEngine(Engine):
                     job.num_rows = len(job.run.going_on)
                 over = [job for job in stepped if job.run.over]
                 self._jobs.running = [job for job in self._jobs.running if job not in over]
-                for job in over:
-                    held = time.monotonic() - job.begun
+                for held in (time.monotonic() - job.begun for job in over):
                     before = held if self._run_seconds is None else self._run_seconds
                     self._run_seconds = 0.8 * before + 0.2 * held
             for job, new in zip(stepped, events, strict=True):
@@ -384,10 +379,9 @@ class LocalEngine(Engine):
 
     def _works(self) -> bool:
         """Whether the device is not lost; a lack of memory does not count."""
+        params = SamplingParams(max_tokens=1, temperature=0)
         try:
-            self.decoder.generate(
-                [0], SamplingParams(max_tokens=1, temperature=0), num_draft_tokens=0, detail="none"
-            )
+            self.decoder.generate([0], params, num_draft_tokens=0, detail="none")
         except Exception as error:
             return explain(error) == OUT_OF_MEMORY
         return True

@@ -17,8 +17,7 @@ from naive_speculate.speculate.sequence import CancelFlag
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 FULL = "{} others are waiting, which is the limit. Try again in a moment."
-# pause of a reader between two reads; waking at every step would take the interpreter from the
-# decoder
+# between two reads; waking at every step would take the interpreter from the decoder
 _READ_SECONDS = 0.01
 
 Item = list[Event] | Exception | None
@@ -29,27 +28,24 @@ Deliver = Callable[[Item], None]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The reader of a run's events."""
+    """Who reads a run: a decoder is shared fairly between addresses, and between the sessions of
+    each. While it `lags`, with many events unread, the run pauses."""
 
-    # address, session: a decoder is shared fairly between addresses, and between the sessions of an
-    # address
     address: str = ""
     session: str = ""
-    # whether many delivered events are unread; then the run pauses. Called by the decoding thread
-    lags: Callable[[], bool] = bool  # bool() is False
+    lags: Callable[[], bool] = bool  # False; the decoding thread calls it
 
 
 ANONYMOUS = Reader()
 
 
 class Unavailable(RuntimeError):
-    """The engine accepts no requests: it is closed, or its hardware is lost. The message is for
-    visitors."""
+    """The engine accepts no requests. The message is for visitors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of an engine."""
+    """What an engine does now."""
 
     ready: bool  # whether it accepts requests
     running: int  # sequences being decoded
@@ -63,16 +59,15 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A description of an engine."""
+    """What an engine decodes with."""
 
     models: dict[str, str]  # names of target and draft
-    device: str  # where the target computes
+    device: str  # of the target
     chat: bool  # whether the tokenizer has a chat template
     capacity: int  # most sequences that it can ever decode at once
-    num_parameters: dict[str, int] = field(
-        default_factory=dict
-    )  # of target, draft and head, as loaded
-    weights: str | None = None  # a description of the target's weights, as in `ModelPair`
+    # of target, draft and head, as loaded
+    num_parameters: dict[str, int] = field(default_factory=dict)
+    weights: str | None = None  # the target's, as in `ModelPair`
 
 
 class Engine(ABC):

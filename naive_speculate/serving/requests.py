@@ -12,10 +12,9 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_ROWS = 64
-MAX_PROMPT_CHARACTERS = 10**6  # longer prompts are refused before they are tokenized
-CHARACTERS_PER_TOKEN = 32
-"""So are prompts with more characters for each token that the model can take. English text has
-four, and tokenizing a million characters delays other visitors by seconds."""
+# Longer prompts are refused before they are tokenized, which delays other visitors by seconds.
+# English text has four characters for each token that the model can take.
+MAX_PROMPT_CHARACTERS, CHARACTERS_PER_TOKEN = 10**6, 32
 OUT_OF_MEMORY = (
     "The model ran out of memory. Try a shorter prompt or fewer tokens, or try again later."
 )
@@ -23,14 +22,8 @@ OUT_OF_MEMORY = (
 
 def about(decoder: SpeculativeDecoder, capacity: int) -> About:
     admission, pair = decoder.admission, decoder.pair
-    return About(
-        pair.names,
-        str(admission.device),
-        admission.has_chat_template,
-        capacity,
-        pair.num_parameters,
-        pair.weights,
-    )
+    is_chat, device = admission.has_chat_template, str(admission.device)
+    return About(pair.names, device, is_chat, capacity, pair.num_parameters, pair.weights)
 
 
 def prepare(
@@ -62,18 +55,16 @@ def prepare(
 
 def seeded(request: Request) -> Request:
     """So that another process, or a second try, makes the same run."""
-    return (
-        request
-        if request.params.seed is not None
-        else replace(request, params=replace(request.params, seed=fresh_seed()))
-    )
+    if request.params.seed is not None:
+        return request
+    return replace(request, params=replace(request.params, seed=fresh_seed()))
 
 
 def explain(failure: Exception) -> str:
     """For visitors, with what to do."""
     if isinstance(failure, GuideTooCostly | Unavailable):
         return str(failure)
-    full = isinstance(
-        failure, MemoryError | torch.cuda.OutOfMemoryError
-    ) or "not enough memory" in str(failure)
-    return OUT_OF_MEMORY if full else f"Decoding failed: {type(failure).__name__}: {failure}"
+    no_memory = isinstance(failure, MemoryError | torch.cuda.OutOfMemoryError)
+    if no_memory or "not enough memory" in str(failure):
+        return OUT_OF_MEMORY
+    return f"Decoding failed: {type(failure).__name__}: {failure}"

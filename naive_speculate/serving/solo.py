@@ -1,8 +1,7 @@
 """Decodes each request by itself, for hosts that fork a process per request, such as ZeroGPU.
 
-Such a process shares no memory with the server, so requests cannot be batched, and a file serves
-as cancel flag. The host may delay, refuse or cut off a run; a thread waits for it, so that the
-reader still gets an answer.
+It shares no memory with the server, so requests cannot be batched, and a file is the cancel flag.
+The host may delay, refuse or cut off a run; a thread waits, so that the reader gets an answer.
 """
 
 import os
@@ -32,8 +31,7 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag
 
 Decode = Callable[[Request, str], Iterator[list[Event]]]
-"""Decodes a request while the file of that path exists. Its exceptions are reported to the
-visitor."""
+"""Decodes a request while the file of that path exists."""
 CUT_OFF = (
     "The host ended this run early. Run it again, with fewer tokens: the same seed gives the same"
     " text."

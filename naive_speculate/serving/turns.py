@@ -29,8 +29,8 @@ class Job:
 
     reader: Reader
     work: Any = None
-    num_rows: int = 1  # how many places it takes
-    number: int = field(default_factory=partial(next, _numbers), init=False)  # later jobs: higher
+    num_rows: int = 1  # places that it takes
+    number: int = field(default_factory=partial(next, _numbers), init=False)  # grows
 
 
 J = TypeVar("J", bound=Job)
@@ -112,9 +112,8 @@ class Turns(Generic[J]):
     def begin(self, job: J) -> None:
         self.waiting.remove(job)
         self.running.append(job)
-        served = self._served | dict.fromkeys(
-            [group(job.reader) for group in GROUPS], next(_numbers)
-        )
+        groups = [group(job.reader) for group in GROUPS]
+        served = self._served | dict.fromkeys(groups, next(_numbers))
         here = {group(each.reader) for each in self for group in GROUPS}
         self._served = {name: served[name] for name in served.keys() & here}
 

@@ -23,8 +23,7 @@ from naive_speculate.speculate.sequence import CancelFlag
 
 
 class Trouble(ValueError):
-    """A run could not start or ended in an error; the message is for the visitor: what happened
-    and what to do."""
+    """A run could not start or ended in an error; tells the visitor what to do."""
 
 
 def for_visitor(error: Exception) -> Exception:
@@ -33,10 +32,9 @@ def for_visitor(error: Exception) -> Exception:
 
 @dataclass
 class Visit:
-    """One run of a visitor. At its end, observers get its figures, in the thread that delivers,
-    so they should be fast."""
+    """One run of a visitor. At its end, observers get its figures in the thread that delivers."""
 
-    request: Request  # as the engine decodes it. It holds the prompt, which is the visitor's
+    request: Request  # as the engine decodes it, with the visitor's prompt
     observers: "Sequence[Observer]" = ()
     seconds: float = 0.0  # from the request to the end
     wait_seconds: float | None = None  # until decoding began; None if it never did
@@ -44,8 +42,7 @@ class Visit:
     prompt_tokens: int = 0
     num_drafts: int = 0  # steps with draft tokens, of all rows
     summary: Summary = field(default_factory=Summary)  # of all rows together
-    # the finish reason; "abandoned" if the reader left before the end; "refused" if nothing was
-    # decoded
+    # the finish reason; "abandoned" if the reader left; "refused" if nothing was decoded
     outcome: str = "abandoned"
     message: str | None = None  # why decoding failed
 

@@ -89,14 +89,12 @@ class Decoder:
         )
         leave_cores_to(pair.target)
         decoder = SpeculativeDecoder(pair)
-        self._engine = LocalEngine(
-            decoder, max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens
-        )
+        limits = {"max_rows": args.max_rows, "max_prompt_tokens": args.max_prompt_tokens}
+        self._engine = LocalEngine(decoder, **limits)
         settle_memory()
         self._max_rows = args.max_rows
-        self._about = replace(
-            self._engine.about, capacity=args.max_rows * max(args.min_replicas, args.max_replicas)
-        )
+        capacity = args.max_rows * max(args.min_replicas, args.max_replicas)
+        self._about = replace(self._engine.about, capacity=capacity)
 
     async def decode(
         self, request: Request, address: str, session: str

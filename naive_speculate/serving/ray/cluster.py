@@ -54,20 +54,16 @@ def connect(address: str | None = None) -> bool:
     try:
         ray.init(address=where, ignore_reinit_error=True, **QUIET)
     except ConnectionError as error:
+        if where == "auto" and address is None:
+            return False
+        why = f"this machine must be a node of it (`ray start --address={where}`)"
+        words = f"Ray at {where} cannot be joined: {why}: {one_line(error)}"
         if where == "auto":
-            if address is None:
-                return False
-            raise ClusterError(
-                "no Ray cluster runs on this machine: start one with `ray start --head`"
-            ) from None
-        raise ClusterError(
-            f"Ray at {where} cannot be joined: this machine must be a node of it "
-            f"(`ray start --address={where}`): {one_line(error)}"
-        ) from None
+            words = "no Ray cluster runs on this machine: start one with `ray start --head`"
+        raise ClusterError(words) from None
     except Exception as error:  # such as other versions of Ray or Python
-        raise ClusterError(
-            f"Ray at {where} cannot be joined: {type(error).__name__}: {one_line(error)}"
-        ) from None
+        why = f"{type(error).__name__}: {one_line(error)}"
+        raise ClusterError(f"Ray at {where} cannot be joined: {why}") from None
     return True
 
 
@@ -85,14 +81,11 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> None:
     paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     environment = {"env_vars": {"PYTHONPATH": paths}}
     try:
-        ray.init(
-            address="local",
-            **QUIET | {"include_dashboard": False, "runtime_env": environment} | options,
-        )
+        own = {"include_dashboard": False, "runtime_env": environment}
+        ray.init(address="local", **QUIET | own | options)
     except Exception as error:
-        raise ClusterError(
-            f"Ray does not start here: {type(error).__name__}: {one_line(error)}"
-        ) from None
+        why = f"{type(error).__name__}: {one_line(error)}"
+        raise ClusterError(f"Ray does not start here: {why}") from None
     for name, args in applications.items():
         deploy(name, args)
 
@@ -102,11 +95,9 @@ def deploy(name: str, args: DecoderArgs) -> None:
     replica."""
     has = ray.cluster_resources()
     for kind, amount in (("CPU", args.cpus), ("GPU", args.gpus)):
-        if amount > has.get(kind, 0):
-            raise ClusterError(
-                f"a replica of {name!r} needs {amount:g} {kind}, the whole cluster has"
-                f" {has.get(kind, 0):g}"
-            )
+        if amount > (most := has.get(kind, 0)):
+            needs = f"needs {amount:g} {kind}, the whole cluster has {most:g}"
+            raise ClusterError(f"a replica of {name!r} {needs}")
     serve.start(proxy_location="Disabled", logging_config=LoggingConfig(log_level="WARNING"))
     target = serve.RunTarget(build(args), name=name, route_prefix=None)
     serve.run_many([target], wait_for_applications_running=False)
@@ -145,20 +136,15 @@ def wait_until_ready(
         if replicas_of(name):
             return
         messages = [app.message, *(deployment.message for deployment in app.deployments.values())]
+        words = ""
         if app.status in (*_GONE, ApplicationStatus.UNHEALTHY):
-            raise ClusterError(
-                f"application {name!r} is {app.status.value}: {_last_line(messages)}"
-            )
-        stuck = next((message for message in messages if "to be scheduled" in message), None)
-        if stuck is not None:
-            raise ClusterError(
-                f"application {name!r} waits for resources that the cluster lacks:"
-                f" {_resources(stuck)}"
-            )
-        if time.monotonic() - began > seconds:
-            raise ClusterError(
-                f"application {name!r} has no replica after {seconds:.0f} s: {_last_line(messages)}"
-            )
+            words = f"is {app.status.value}: {_last_line(messages)}"
+        elif stuck := next((one for one in messages if "to be scheduled" in one), ""):
+            words = f"waits for resources that the cluster lacks: {_resources(stuck)}"
+        elif time.monotonic() - began > seconds:
+            words = f"has no replica after {seconds:.0f} s: {_last_line(messages)}"
+        if words:
+            raise ClusterError(f"application {name!r} {words}")
         if say is not None and time.monotonic() - began > 10:
             say(f"waiting for the first replica of {name!r} …")
             say = None
@@ -186,15 +172,13 @@ def _check_reachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except OSError as error:
-        raise ClusterError(
-            f"nothing answers at the Ray address {address}: {one_line(error)}"
-        ) from None
+        words = f"nothing answers at the Ray address {address}: {one_line(error)}"
+        raise ClusterError(words) from None
 
     def query() -> None:
         with contextlib.suppress(Exception):  # ray.init has better messages
-            GcsClient(address=address).internal_kv_exists(
-                b"any", namespace=b"any", timeout=CONNECT_SECONDS
-            )
+            client = GcsClient(address=address)
+            client.internal_kv_exists(b"any", namespace=b"any", timeout=CONNECT_SECONDS)
 
     asking = threading.Thread(target=query, daemon=True)
     asking.start()

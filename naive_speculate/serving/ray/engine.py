@@ -1,9 +1,8 @@
 """An engine whose replicas run on Ray Serve; this process is their client.
 
-Twice as many runs as the replicas have rows are passed on to them, so that a row is never idle
-and the cluster grows with demand; the others wait here, in turns. A run whose replica dies before
-anything was read is retried on another; its seed is fixed, so it is the same run. A run that had
-begun ends with an error message.
+Twice as many runs as the replicas have rows are passed on to them, so that no row is idle and the
+cluster grows with demand; the others wait here, in turns. A run whose replica dies before anything
+was read is retried on another with its seed; one that had begun ends with an error message.
 """
 
 import threading
@@ -59,9 +58,7 @@ class RayEngine(Engine):
     another replica because theirs died before anything was read."""
 
     def __init__(self, app: str, *, max_waiting: int = MAX_WAITING) -> None:
-        self.retried = 0
-        self._app = app
-        self._max_waiting = max_waiting
+        self.retried, self._app, self._max_waiting = 0, app, max_waiting
         try:
             handle = serve.get_app_handle(app)
             self.about, self._rows = handle.about.remote().result(timeout_s=_ANSWER_SECONDS)
@@ -85,9 +82,8 @@ class RayEngine(Engine):
             raise Unavailable(STOPPING)
         if self._gone:
             raise Unavailable(GONE)
-        run = _Streamed(
-            reader, num_rows=request.params.num_sequences, request=seeded(request), cancel=cancel
-        )
+        rows = request.params.num_sequences
+        run = _Streamed(reader, num_rows=rows, request=seeded(request), cancel=cancel)
         with self._lock:
             dropped = self._runs.add(run, self._max_waiting)
             if dropped is run:
@@ -112,8 +108,8 @@ class RayEngine(Engine):
         with self._lock:
             runs = [run for run in self._runs if not run.cancel.is_set()]
         running = num_rows(run for run in runs if run.begun)
-        waiting = num_rows(run for run in runs if not run.begun)
         ready = not self._closed.is_set() and not self._gone
+        waiting = num_rows(runs) - running
         return Load(ready, running, waiting, self._rows * self._replicas, self._replicas)
 
     def close(self) -> None:
@@ -167,9 +163,8 @@ class RayEngine(Engine):
                 elif run.ended:
                     batch = delivered.endings(FinishReason.CANCELLED)
                 elif isinstance(batch, str) or batch is None or run.begun:
-                    batch = delivered.endings(
-                        FinishReason.ERROR, batch if isinstance(batch, str) else DIED
-                    )
+                    why = batch if isinstance(batch, str) else DIED
+                    batch = delivered.endings(FinishReason.ERROR, why)
                 elif batch[0] == "refused":
                     raise ValueError(batch[1])
                 elif tries == MAX_TRIES:
