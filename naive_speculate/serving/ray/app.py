@@ -89,8 +89,8 @@ class Decoder:
         )
         leave_cores_to(pair.target)
         decoder = SpeculativeDecoder(pair)
-        limits = {"max_rows": args.max_rows, "max_prompt_tokens": args.max_prompt_tokens}
-        self._engine = LocalEngine(decoder, **limits)
+        most = args.max_prompt_tokens
+        self._engine = LocalEngine(decoder, max_rows=args.max_rows, max_prompt_tokens=most)
         settle_memory()
         self._max_rows = args.max_rows
         capacity = args.max_rows * max(args.min_replicas, args.max_replicas)

@@ -64,7 +64,14 @@ _OF_SUITES = (
     "svg",
     "transformers",
 )
-_OF_PROMPTS = ("prompts", "new_tokens", "max_draft_tokens", "quick", "plots", "write_costs")
+_OF_PROMPTS: tuple[str, ...] = (
+    "prompts",
+    "new_tokens",
+    "max_draft_tokens",
+    "quick",
+    "plots",
+    "write_costs",
+)
 _WIDTH = 160  # of tables written to a file or a pipe
 
 
@@ -112,11 +119,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Options of the other kind of benchmark are errors."""
     parser = _parser()
     options = parser.parse_args(argv)
-    others, why = (
-        (_OF_SUITES, "needs --suite")
-        if options.suite is None
-        else (_OF_PROMPTS, "does not go with --suite")
-    )
+    others, why = _OF_PROMPTS, "does not go with --suite"
+    if options.suite is None:
+        others, why = _OF_SUITES, "needs --suite"
     for name in others:
         if getattr(options, name) != parser.get_default(name):
             parser.error(f"--{name.replace('_', '-')} {why}")
@@ -130,17 +135,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check_outputs(options)
     with_suite, console = options.suite is not None, Console(stderr=True)
     with redirect_stdout(sys.stderr):
-        with progress_bar(
-            console, transient=not with_suite, disable=not console.is_terminal
-        ) as progress:
+        hidden = not console.is_terminal
+        with progress_bar(console, transient=not with_suite, disable=hidden) as progress:
             report = (_measure_suite if with_suite else _compare)(options, progress)
         if options.plots is not None:
             for path in save_plots(report, options.plots):
                 console.print(f"saved {path}")
         if options.write_costs is not None:
-            options.write_costs.write_text(
-                json.dumps(report["step_costs"]) + "\n", encoding="utf-8", newline="\n"
-            )
+            costs = json.dumps(report["step_costs"]) + "\n"
+            options.write_costs.write_text(costs, encoding="utf-8", newline="\n")
     if options.svg is not None:
         options.svg.write_text(suite_svg(report), encoding="utf-8", newline="\n")
     if options.json:
@@ -207,10 +210,8 @@ def _measure_suite(options: argparse.Namespace, progress: Progress) -> dict[str,
 def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     for option in ("target", "draft"):
         if (path := getattr(options, option)) is not None and is_gguf(path):
-            raise ValueError(
-                f"--{option} {path}: transformers, with which this compares, does not compute GGUF"
-                " files"
-            )
+            peer = "transformers, with which this compares, does not compute GGUF files"
+            raise ValueError(f"--{option} {path}: {peer}")
     pair = _load(options, options.target, options.draft, options.head)
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
@@ -218,13 +219,12 @@ def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     prompts = [decoder.admission.encode(text) for text in options.prompts]
     if options.quick:
         prompts = prompts[: max(1, len(prompts) // 2)]
-    peer = _transformers(options, options.new_tokens)
-    peer.choose_threads(prompts[0])
-    if peer.target.device.type == "cpu":
+    transformers = _transformers(options, options.new_tokens)
+    transformers.choose_threads(prompts[0])
+    if transformers.target.device.type == "cpu":
         torch.set_num_threads(1)  # this decoder's own tensors are small
-    return Comparison(
-        decoder, peer, prompts, options.new_tokens, options.max_draft_tokens, options.quick
-    ).run(progress)
+    sizes = options.new_tokens, options.max_draft_tokens
+    return Comparison(decoder, transformers, prompts, *sizes, options.quick).run(progress)
 
 
 def _load(options: argparse.Namespace, *models: Any, executor: str | None = None) -> ModelPair:
@@ -242,11 +242,9 @@ def _load(options: argparse.Namespace, *models: Any, executor: str | None = None
 
 def _transformers(options: argparse.Namespace, new_tokens: int, ends: bool = False) -> Transformers:
     """With the same target and draft, in the same precision on the same device."""
-    names = (
-        (options.target, options.draft)
-        if options.target
-        else (BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft")
-    )
+    names = options.target, options.draft
+    if not options.target:
+        names = BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft"
     models: Any = _load(options, *names, executor="transformers")
     # it assists with its own tokens alone
     draft = getattr(models.draft, "model", None) if models.translation is None else None

@@ -3,6 +3,7 @@ measures what its steps cost."""
 
 import platform
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,15 +56,12 @@ class Comparison:
         return min(_MIDDLE, self.max_window)
 
     def run(self, progress: Progress) -> dict[str, Any]:
-        pair, device = self.decoder.pair, self.decoder.admission.device
+        pair: Any = self.decoder.pair
+        device = self.decoder.admission.device
         task = progress.add_task("measuring", total=None)
         self.tick = lambda _: progress.advance(task)
-        draft_ms, verify_ms = forward_costs(
-            pair.target,  # type: ignore[arg-type]
-            pair.draft,  # type: ignore[arg-type]
-            _COST_CONTEXT,
-            self.max_window + 1,
-        )
+        most = self.max_window + 1
+        draft_ms, verify_ms = forward_costs(pair.target, pair.draft, _COST_CONTEXT, most)
         costs = CostTable(draft_ms / verify_ms[0], tuple(ms / verify_ms[0] for ms in verify_ms))
         lines = {}
         for mode, temperature in MODES.items():
@@ -105,11 +103,9 @@ class Comparison:
     def _ways(self, temperature: float) -> list[Way]:
         ours = partial(our_way, self.decoder, params=self._params(temperature))
         windows = list(range(1, self.max_window + 1))
-        drafters = [
-            name
-            for name, kind in DRAFTERS.items()
-            if name != "model" and kind.obstacle(self.decoder.pair) is None
-        ]
+        pair = self.decoder.pair
+        drafters = [name for name, kind in DRAFTERS.items() if kind.obstacle(pair) is None]
+        drafters = [name for name in drafters if name != "model"]
         every: list[int | str] = [0, *windows, "auto"]
         ways = [ours(k) for k in every] + [ours(self.middle, drafter=name) for name in drafters]
         if temperature > 0:
@@ -136,14 +132,10 @@ class Comparison:
         them: of sampled runs, which with a seed keep to the table, and in which a head drafts in
         float32. A draft token costs the slope of the draft phase over the windows; the rest of a
         step is verification. Steps with a shorter window are left out."""
-        drafting: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
-        whole: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
+        drafting, whole = defaultdict[int, list[float]](list), defaultdict[int, list[float]](list)
         for prompt, window in product(self.prompts, range(self.max_window + 1)):
-            steps = [
-                step
-                for step in self._steps(prompt, self.new_tokens, window, drafter, 1.0)
-                if step.num_draft == window
-            ]
+            steps = self._steps(prompt, self.new_tokens, window, drafter, 1.0)
+            steps = [step for step in steps if step.num_draft == window]
             drafting[window] += [step.draft_seconds or 0.0 for step in steps]
             whole[window] += [step.total_seconds or 0.0 for step in steps]
             self.tick(0)
@@ -170,11 +162,8 @@ class Comparison:
                 for step in self._steps(prompt, _CONTEXT_TOKENS, window)
             ]
 
-        return self._medians(
-            milliseconds,
-            [length for length in CONTEXTS if limit is None or length + 20 <= limit],
-            repeats=5,
-        )
+        lengths = [length for length in CONTEXTS if limit is None or length + 20 <= limit]
+        return self._medians(milliseconds, lengths, repeats=5)
 
     def _by_batch(self) -> Grid:
         """Tokens per second of all rows together. Every size decodes the same requests, three times
@@ -204,43 +193,32 @@ class Comparison:
     ) -> Grid:
         """Plain and with the middle window for each size, measured alternately."""
         windows = (0, self.middle)
-        times: dict[int, dict[int, list[float]]] = {
-            window: {size: [] for size in sizes} for window in windows
-        }
+        times = defaultdict[tuple[int, int], list[float]](list)
         for _, size, window in product(range(repeats), sizes, windows):
-            times[window][size] += measure(window, size)
+            times[window, size] += measure(window, size)
             self.tick(0)
-        return {
-            window: {size: median(values) for size, values in row.items()}
-            for window, row in times.items()
-        }
+        return {window: {size: median(times[window, size]) for size in sizes} for window in windows}
 
     def _event_overhead(self) -> dict[str, float]:
         """Extra time relative to none: medians over adjacent runs."""
         details = ("none", "probs", "full")
-        ways = [
-            our_way(self.decoder, self.middle, self._params(0.8), detail=detail)
-            for detail in details
-        ]
+        way = partial(our_way, self.decoder, self.middle, self._params(0.8))
+        ways = [way(detail=detail) for detail in details]
         none, *others = zip(*decode_all(ways, [*self.prompts] * _REPEATS, self.tick), strict=True)
-        return {
-            detail: median(
-                run.seconds / base.seconds - 1 for run, base in zip(runs, none, strict=True)
-            )
-            for detail, runs in zip(details[1:], others, strict=True)
-        }
+        more = {}
+        for detail, runs in zip(details[1:], others, strict=True):
+            pairs = zip(runs, none, strict=True)
+            more[detail] = median(run.seconds / base.seconds - 1 for run, base in pairs)
+        return more
 
 
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
     """Of the trained drafters, on average over all modes."""
     every = [line for own in lines.values() for line in own]
-    names = {
-        "model": f"k = {window}",
-        "head": f"head, k = {window}",
-        "suffix+head": f"suffix+head, k = {window}",
-    }
-    speeds = {
-        drafter: fmean(line.over_plain for line in every if line.name == name)
-        for drafter, name in names.items()
-    }
-    return max(speeds, key=speeds.__getitem__)
+    names = {"model": "", "head": "head, ", "suffix+head": "suffix+head, "}
+
+    def speed(drafter: str) -> float:
+        name = f"{names[drafter]}k = {window}"
+        return fmean(line.over_plain for line in every if line.name == name)
+
+    return max(names, key=speed)

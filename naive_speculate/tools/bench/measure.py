@@ -54,11 +54,8 @@ def prompt_seconds(metrics: Metrics) -> float:
     """Seconds before the first step, estimated from the first token's time and the mean step."""
     if metrics.time_to_first_token is None:
         return 0.0
-    return max(
-        0.0,
-        metrics.time_to_first_token
-        - (metrics.draft_seconds + metrics.verify_seconds) / metrics.num_spec_steps,
-    )
+    step = (metrics.draft_seconds + metrics.verify_seconds) / metrics.num_spec_steps
+    return max(0.0, metrics.time_to_first_token - step)
 
 
 @dataclass(frozen=True)
@@ -84,9 +81,8 @@ def our_way(
 
     def decode(prompt: list[int], seed: int) -> Decoded:
         # with a seed, "auto" learns no costs, and a head does not round
-        seeded = replace(
-            params, seed=seed if params.temperature and num_draft_tokens != "auto" else None
-        )
+        has_seed = params.temperature and num_draft_tokens != "auto"
+        seeded = replace(params, seed=seed if has_seed else None)
         began = time.perf_counter()
         result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began
@@ -170,12 +166,8 @@ class Transformers:
             return Decoded(token_ids, seconds, self.forwards, prompt_seconds=reading)
 
         how = f"k = {num_draft_tokens}" if num_draft_tokens else "plain"
-        return Way(
-            f"transformers, {'prompt lookup, ' if lookup else ''}{how}",
-            num_draft_tokens,
-            False,
-            decode,
-        )
+        name = f"transformers, {'prompt lookup, ' if lookup else ''}{how}"
+        return Way(name, num_draft_tokens, False, decode)
 
     def _count(self, *_: Any) -> None:
         self.forwards += 1
@@ -205,9 +197,8 @@ class Line:
         self.over_plain = _over(runs, plain, "speed").mean
         self.decoding_over_plain, *ends = _over(runs, plain, "decoding_speed")
         self.decoding_interval = None if runs is plain or None in ends else ends
-        self.tokens_per_step = sum(len(run.token_ids) for run in runs) / max(
-            1, sum(run.target_forwards for run in runs)
-        )
+        forwards = sum(run.target_forwards for run in runs)
+        self.tokens_per_step = sum(len(run.token_ids) for run in runs) / max(1, forwards)
         self.acceptance = whole.draft_acceptance_rate  # accepted ÷ drafted
         self.alpha = whole.alpha  # accepted ÷ (accepted + rejected)
         # By index; see `Metrics`.

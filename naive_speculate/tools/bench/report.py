@@ -62,26 +62,18 @@ def show(report: dict[str, Any], console: Console) -> None:
     )
     for mode, lines in report["decoding"].items():
         best = max((line["tokens_per_second"] for line in lines if not line["ours"]), default=None)
-        relative = [
-            line | {"over_transformers": best and line["tokens_per_second"] / best}
+        rows = [
+            _cells(
+                _OF_PROMPTS, line | {"over_transformers": best and line["tokens_per_second"] / best}
+            )
             for line in lines
         ]
-        console.print(
-            table(
-                [_cells(_OF_PROMPTS, line) for line in relative],
-                left=[""],
-                title=f"Decoding, {mode}",
-            )
-        )
-    forwards = {
-        f"{tokens}": f"{ms:.2f}"
-        for tokens, ms in enumerate(report["forwards"]["verify_ms"][1:], start=2)
-    }
-    one = {
-        "draft, 1 token": f"{report['forwards']['draft_ms']:.2f}",
-        "target, 1": f"{report['forwards']['verify_ms'][0]:.2f}",
-    }
-    console.print(table([one | forwards], title="A forward at 100 tokens of context, ms"))
+        console.print(table(rows, left=[""], title=f"Decoding, {mode}"))
+    draft, (one, *more) = report["forwards"]["draft_ms"], report["forwards"]["verify_ms"]
+    forwards = {"draft, 1 token": draft, "target, 1": one}
+    forwards |= {str(tokens): ms for tokens, ms in enumerate(more, start=2)}
+    cells = {name: f"{ms:.2f}" for name, ms in forwards.items()}
+    console.print(table([cells], title="A forward at 100 tokens of context, ms"))
     for key, (title, *_) in _GRIDS.items():
         if report[key]:
             rows = [
@@ -102,12 +94,8 @@ def show_suite(report: dict[str, Any], console: Console) -> None:
     cells = []
     for category, lines in _rows(report):
         for number, (drafter, one) in enumerate(lines.items()):
-            interval = "–".join(f"{end:.2f}" for end in one["decoding_interval"] or ())
-            words = {
-                "category": "" if number else category,
-                "drafter": drafter,
-                "interval": interval,
-            }
+            words = {"category": "" if number else category, "drafter": drafter}
+            words["interval"] = "–".join(f"{end:.2f}" for end in one["decoding_interval"] or ())
             cells.append(_cells(_OF_SUITE, one | words))
     made = table(cells, left=["category", "drafter"])
     for last in accumulate(len(lines) for _, lines in _rows(report)):
@@ -151,11 +139,7 @@ def _summary_line(report: dict[str, Any]) -> str:
     k = ", ".join(map(str, windows)) if isinstance(windows, list) else windows
     how = f"k = {k}, temperature {report['temperature']:g}, {report['max_tokens']} tokens, {chat}"
     ended = " Interrupted: only the questions so far." if report["interrupted"] else ""
-    where = (
-        f"{report['device']}, {report['threads']} threads"
-        if report["threads"]
-        else report["device"]
-    )
+    where = report["device"] + (f", {report['threads']} threads" if report["threads"] else "")
     return f"{report['suite']}: {models}, on {where}; {how}.{ended}"
 
 
@@ -186,20 +170,14 @@ def save_plots(report: dict[str, Any], folder: Path) -> list[Path]:
     for mode, lines in report["decoding"].items():
         fixed = [line for line in lines if line["ours"] and line["name"] in _MAIN_NAMES]
         for name, key in (("measured", "over_plain"), ("theory", "predicted")):
-            points = {
-                line["num_draft_tokens"]: line[key] for line in fixed if line[key] is not None
-            }
+            known = [line for line in fixed if line[key] is not None]
+            points = {line["num_draft_tokens"]: line[key] for line in known}
             speeds[f"{name}, {mode}"] = points
     figure("speedup", "Speedup over plain decoding", "drafted tokens k", "×", speeds)
     for key, (_, title, across, up) in _GRIDS.items():
         if report[key]:
-            figure(
-                key,
-                title,
-                across,
-                up,
-                {_window_name(window): points for window, points in report[key].items()},
-            )
+            curves = {_window_name(window): points for window, points in report[key].items()}
+            figure(key, title, across, up, curves)
     return saved
 
 

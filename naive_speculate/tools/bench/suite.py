@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,23 +52,17 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
             data = json.loads(line)
         except ValueError as error:  # also text that is not UTF-8
             raise ValueError(f"{where}: not JSON: {error}") from None
-        category, turns = (
-            data.get(name) if isinstance(data, dict) else None for name in ("category", "turns")
-        )
+        data = data if isinstance(data, dict) else {}
+        category, turns = data.get("category"), data.get("turns")
         if not isinstance(category, str) or not category:
             raise ValueError(f'{where}: "category" must be a string, got {category!r:.80}')
-        if (
-            not isinstance(turns, list)
-            or not turns
-            or not isinstance(turns[0], str)
-            or not turns[0]
-        ):
-            raise ValueError(
-                f'{where}: "turns" must be a list that begins with a string, got {turns!r:.80}'
-            )
+        first = turns[0] if isinstance(turns, list) and turns else None
+        if not isinstance(first, str) or not first:
+            what = f"a list that begins with a string, got {turns!r:.80}"
+            raise ValueError(f'{where}: "turns" must be {what}')
         counts[category] += 1
         if limit is None or counts[category] <= limit:
-            questions.append(Question(category, turns[0], number))
+            questions.append(Question(category, first, number))
     if not questions:
         raise ValueError(f"--suite {path}: the file has no questions")
     return questions
@@ -117,20 +112,16 @@ def ways_of(
         drafters = [name for name, kind in DRAFTERS.items() if kind.obstacle(decoder.pair) is None]
     for name in drafters:
         drafter, _, how = name.partition(":")
-        options: dict[str, Any] = (
-            {"draft_sampling": how} if how == "argmax" else {"tree": how or None}
-        )
-        tree = options.get("tree")
+        tree = None if how == "argmax" else how or None
+        options: dict[str, Any] = {"tree": tree} if how != "argmax" else {"draft_sampling": how}
         for k in windows if not tree else [1]:  # a tree is drafted instead of a window
             decoder.prepare(Request([0], params, num_draft_tokens=k, drafter=drafter, **options))
             shown = name if tree or len(windows) == 1 else f"{name}, k = {k}"
             ways.append(replace(our_way(decoder, k, params, drafter, **options), name=shown))
     if peer is not None:
-        ways += [
-            peer.way(0, params.temperature),
-            peer.way(_LOOKUP, params.temperature, lookup=True),
-        ]
-        ways += [peer.way(_ASSISTED, params.temperature)] if peer.draft is not None else []
+        theirs = partial(peer.way, temperature=params.temperature)
+        ways += [theirs(0), theirs(_LOOKUP, lookup=True)]
+        ways += [theirs(_ASSISTED)] if peer.draft is not None else []
     return ways
 
 

@@ -135,11 +135,7 @@ class Evidence:
                 if entries[-1][0] != answer.tokens[position]:
                     confirmed.add(context)  # the sampled token was not added to the list
         if merged:
-            merged |= {
-                context
-                for context in counts
-                if counts[context] < _FEWEST or context not in confirmed
-            }
+            merged |= {one for one in counts if counts[one] < _FEWEST or one not in confirmed}
         return stated, merged
 
     def _entries(self, request: Request, answer: Answer, position: int) -> Entries | None:
@@ -157,16 +153,10 @@ class Evidence:
         tests = self._by_token(sampled) if by_token else self._by_text()
         adjusted = holm([fit.p_value for _, fit, _ in tests])
         rate = ERROR_RATE / max(1, len(tests))
-        findings = [
-            Finding(
-                name,
-                fit,
-                p_value,
-                smallest_bias(fit.num_samples, fit.degrees, rate) if fit.degrees else 1.0,
-                num_drafted,
-            )
-            for (name, fit, num_drafted), p_value in zip(tests, adjusted, strict=True)
-        ]
+        findings = []
+        for (name, fit, num_drafted), p_value in zip(tests, adjusted, strict=True):
+            least = smallest_bias(fit.num_samples, fit.degrees, rate) if fit.degrees else 1.0
+            findings.append(Finding(name, fit, p_value, least, num_drafted))
         return sorted(findings, key=lambda finding: (finding.p_value, -finding.fit.bias))
 
     def complete(self) -> bool:
@@ -181,21 +171,16 @@ class Evidence:
         groups: dict[str, list[_Outcome]] = defaultdict(list)
         ways: dict[str, list[_Outcome]] = defaultdict(list)
         for outcome in self._outcomes(sampled):
-            request = outcome.request
-            name = (
-                f"prompt {request.prompt + 1}, temperature {request.temperature:g}, position"
-                f" {outcome.position + 1}"
-            )
-            groups[name].append(outcome)
+            request, position = outcome.request, f"position {outcome.position + 1}"
+            where = f"prompt {request.prompt + 1}, temperature {request.temperature:g}"
+            groups[f"{where}, {position}"].append(outcome)
             ways[f"all prompts, {request.way.name}"].append(outcome)
         tests = [
             (name, rank_test(_strata(outcomes)), sum(one.drafted for one in outcomes))
             for name, outcomes in groups.items()
         ]
         # outcomes of all positions together find no bias of drafted ones alone
-        return tests + [
-            (name, rank_test([_stacked(outcomes)]), 0) for name, outcomes in ways.items()
-        ]
+        return tests + [(name, rank_test([_stacked(each)]), 0) for name, each in ways.items()]
 
     def _outcomes(self, sampled: Sequence[tuple[Request, Answer]]) -> Iterator[_Outcome]:
         self.num_left_out = 0
@@ -252,27 +237,19 @@ class Evidence:
             if not temperature:
                 continue
             prompt = self.settings.prompts[index]
-            others = self.reference.sample(
-                prompt, temperature, MORE_REFERENCE * len(texts), self.settings.seed
-            )
+            count, seed = MORE_REFERENCE * len(texts), self.settings.seed
+            others = self.reference.sample(prompt, temperature, count, seed)
             for what, cut in (("first word", 1), ("text", POSITIONS)):
                 a, b = (
                     Counter(" ".join(text.split()[:cut]) for text in sample)
                     for sample in (texts, others)
                 )
-                tests.append(
-                    (
-                        f"prompt {index + 1}, temperature {temperature:g}, {what}",
-                        two_sample_test(a, b),
-                        len(texts),
-                    )
-                )
+                name = f"prompt {index + 1}, temperature {temperature:g}, {what}"
+                tests.append((name, two_sample_test(a, b), len(texts)))
         return tests
 
     def greedy(self) -> Greedy:
-        by_prompt = {
-            prompt: texts for (prompt, temperature), texts in self.texts.items() if not temperature
-        }
+        by_prompt = {prompt: texts for (prompt, t), texts in self.texts.items() if not t}
         left_out = 0
         if self.reference is None:
             gaps = []
@@ -294,14 +271,8 @@ class Evidence:
             ]
         differing = sum(gap > NEAR_TIE for gap in gaps)
         parted = sum(len({*texts}) > 1 for texts in by_prompt.values())
-        return Greedy(
-            sum(map(len, by_prompt.values())),
-            len(gaps),
-            left_out,
-            differing,
-            max(gaps, default=0.0),
-            parted,
-        )
+        num_texts, largest = sum(map(len, by_prompt.values())), max(gaps, default=0.0)
+        return Greedy(num_texts, len(gaps), left_out, differing, largest, parted)
 
 
 def states_raw(server: Server, prompts: Sequence[str]) -> bool:
@@ -325,9 +296,8 @@ def _strata(outcomes: Sequence[_Outcome]) -> list[tuple[list[int], Array]]:
     counts = Counter(outcome.context for outcome in outcomes)
     strata: dict[tuple[str, ...] | None, list[_Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        strata[outcome.context if counts[outcome.context] >= len(outcomes) / 4 else None].append(
-            outcome
-        )
+        often = counts[outcome.context] >= len(outcomes) / 4
+        strata[outcome.context if often else None].append(outcome)
     return [_stacked(part) for part in strata.values()]
 
 

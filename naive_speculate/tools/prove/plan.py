@@ -63,13 +63,11 @@ class Settings:
 
     @property
     def ways(self) -> list[Way]:
-        ways = [
-            Way("one at a time", 1, 1, True),
-            Way(f"{self.concurrency} at once, no seeds", self.concurrency, 1, False),
-        ]
+        many = f"{self.concurrency} at once"
         return [
-            *ways,
-            Way(f"{self.concurrency} at once, n = {self.n}", self.concurrency, self.n, True),
+            Way("one at a time", 1, 1, True),
+            Way(f"{many}, no seeds", self.concurrency, 1, False),
+            Way(f"{many}, n = {self.n}", self.concurrency, self.n, True),
         ]
 
 
@@ -95,16 +93,9 @@ def requests(settings: Settings) -> Iterator[Request]:
     seeds, number = random.Random(settings.seed), 0
     for way in settings.ways:
         times = -(-settings.samples // (len(settings.ways) * way.n))
-        cases = [
-            (prompt, temperature)
-            for temperature in settings.temperatures
-            for prompt in range(len(settings.prompts))
-        ]
-        greedy = [
-            (prompt, 0.0)
-            for prompt in range(len(settings.prompts))
-            for _ in range(min(4, way.concurrency))
-        ]
+        prompts = range(len(settings.prompts))
+        cases = [(prompt, t) for t in settings.temperatures for prompt in prompts]
+        greedy = [(prompt, 0.0) for prompt in prompts for _ in range(min(4, way.concurrency))]
         for prompt, temperature in greedy + cases * times:
             yield Request(number, way, prompt, temperature, seeds.randrange(1, 2**31))
             number += 1
@@ -122,18 +113,16 @@ class Record:
         lines = text.split(b"\n") if text else []  # only there: an answer may hold U+2028
         try:
             if lines and json.loads(lines[0]) != header:
-                raise ValueError(
-                    f"{path} holds answers to other settings: choose another file or delete it"
-                )
+                advice = "choose another file or delete it"
+                raise ValueError(f"{path} holds answers to other settings: {advice}")
             for line in lines[1:]:
                 try:
                     entry = json.loads(line)
                 except ValueError:  # it was cut off when the process ended, even within a letter
                     continue
                 if "stated" in entry:
-                    self.stated[_CONTEXT.validate_python(entry["stated"])] = (
-                        _ENTRIES.validate_python(entry["top"])
-                    )
+                    context = _CONTEXT.validate_python(entry["stated"])
+                    self.stated[context] = _ENTRIES.validate_python(entry["top"])
                     continue
                 self.answers[entry["request"]] = _ANSWERS.validate_python(entry["answers"])
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValidationError):

@@ -16,6 +16,10 @@ from naive_speculate.tools.prove.plan import Cost
 from naive_speculate.tools.tables import table
 
 _SHOWN = 12
+_PARTS = (
+    *("settings", "against", "greedy", "drafted", "num_answers", "cost", "complete"),
+    "one_text",
+)
 
 
 class Status(IntEnum):
@@ -47,22 +51,19 @@ class Drafted:
         return cls(evidence.tells_drafts, num_tokens, evidence.num_left_out, least)
 
     def __str__(self) -> str:
-        which = (
-            "of steps with drafts (the server states no logprobs there; they were requested by"
-            " prefix)"
-            if self.known
-            else "that may be drafted (all but the first, which most engines do not draft)"
-        )
-        outcome = (
-            "no bias could be found in them"
-            if self.smallest_bias is None
-            else f"a bias in them from {self.smallest_bias:.3f} is found with {POWER:.0%} power"
-        )
-        return f"{self.num_tokens} sampled tokens were tested {which}: {outcome}." + (
-            f" {self.num_left_out} more are left out, as their probabilities are not known."
-            if self.num_left_out
-            else ""
-        )
+        which = "that may be drafted (all but the first, which most engines do not draft)"
+        if self.known:
+            how = "the server states no logprobs there; they were requested by prefix"
+            which = f"of steps with drafts ({how})"
+        found = "no bias could be found in them"
+        if self.smallest_bias is not None:
+            found = f"a bias in them from {self.smallest_bias:.3f} is found with {POWER:.0%} power"
+        words = f"{self.num_tokens} sampled tokens were tested {which}: {found}."
+        return words + (f" {_left_out(self.num_left_out)}" if self.num_left_out else "")
+
+
+def _left_out(number: int) -> str:
+    return f"{number} more are left out, as their probabilities are not known."
 
 
 class Report:
@@ -103,22 +104,12 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """For pydantic's JSON."""
-        names = [
-            *("settings", "against", "greedy", "drafted", "num_answers", "cost", "complete"),
-            "one_text",
-        ]
-        parts = {name: getattr(self, name) for name in names}
         tests = [
             asdict(one) | {"differs": one.differs, "interval": one.fit.interval}
             for one in self.findings
         ]
-        return {
-            "status": int(self.status),
-            "verdict": self.verdict,
-            "error_rate": ERROR_RATE,
-            **parts,
-            "tests": tests,
-        }
+        verdict = {"status": int(self.status), "verdict": self.verdict, "error_rate": ERROR_RATE}
+        return verdict | {name: getattr(self, name) for name in _PARTS} | {"tests": tests}
 
     def show(self, console: Console) -> None:
         def say(text: str, style: str = "") -> None:
@@ -172,14 +163,13 @@ class Report:
 
 
 def greedy_words(greedy: Greedy) -> str:
-    left_out = f"{greedy.num_left_out} more are left out, as their probabilities are not known."
     parted = f"The texts of {greedy.num_parted} prompts are not all the same."
     said = [
         f"{greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts} texts"
         " are less probable than the most probable one by more than a near tie"
         f" ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}.",
         *([parted] if greedy.num_parted else []),
-        *([left_out] if greedy.num_left_out else []),
+        *([_left_out(greedy.num_left_out)] if greedy.num_left_out else []),
     ]
     return " ".join(said)
 
