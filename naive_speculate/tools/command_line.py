@@ -64,11 +64,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         _add_options(generate, "sampling (vLLM's names and meanings)", SamplingParams)
         _add_guides(generate)
         add_models(generate)
-    generate.add_argument(
-        "--json",
-        action="store_true",
-        help="print the events, one JSON object per line, and nothing else",
-    )
+    help = "print the events, one JSON object per line, and nothing else"
+    generate.add_argument("--json", action="store_true", help=help)
     for name, (_, help) in _COMMANDS.items():
         commands.add_parser(name, help=help)
     return parser
@@ -128,9 +125,8 @@ def _params(args: argparse.Namespace) -> Any:
 
     names = [field.name for field in fields(SamplingParams)]
     sampling = {name: getattr(args, name) for name in names if hasattr(args, name)}
-    guided = {
-        kind: getattr(args, f"guided_{kind}") for kind in ("json", "regex", "choice", "grammar")
-    }
+    kinds = ("json", "regex", "choice", "grammar")
+    guided = {kind: getattr(args, f"guided_{kind}") for kind in kinds}
     guided = {kind: value for kind, value in guided.items() if value is not None}
     return SamplingParams(**_DEFAULTS | {"guided_decoding": guided or None} | sampling)
 
@@ -147,16 +143,8 @@ def _generate(arguments: Sequence[str]) -> int:
 
     params = _params(args)
     with rounding_bar(args.weights) as progress:
-        pair = load_pair(
-            args.target,
-            args.draft,
-            args.head,
-            device=args.device,
-            dtype=args.dtype,
-            executor=args.executor,
-            weights=args.weights,
-            progress=progress,
-        )
+        how = {name: getattr(args, name) for name in ("device", "dtype", "executor", "weights")}
+        pair = load_pair(args.target, args.draft, args.head, **how, progress=progress)
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)
     cancel = threading.Event()
@@ -243,10 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         _report(as_typed(str(error), arguments))
     except OSError as error:  # a full disk, or a closed pipe
-        with contextlib.suppress(OSError):
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # so that Python's exit does not fail too
+        with contextlib.suppress(OSError):  # so that Python's exit does not fail too
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _report(f"{error.filename or 'standard output'}: {error.strerror or error}")
     return 2
 

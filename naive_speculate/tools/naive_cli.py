@@ -41,10 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_unicode("prompt", args.prompt)
         pair = load_pair(args.target, args.draft)
         vocabulary = Vocabulary(pair.tokenizer)
-        random = SeededRandom(
-            fresh_seed() if args.seed is None else args.seed,
-            device=getattr(pair.target, "device", "cpu"),
-        )
+        seed = fresh_seed() if args.seed is None else args.seed
+        random = SeededRandom(seed, device=getattr(pair.target, "device", "cpu"))
         steps = speculative_decode(
             pair,
             vocabulary.encode(args.prompt),

@@ -313,26 +313,22 @@ def _outcome(
         chosen = (scores.argmax(dim=-1) if draws.drawn is None else draws.drawn.flatten()).tolist()
         same = [mine == theirs for mine, theirs in zip(draft, chosen, strict=False)]
         accepted, next_token = _leading(same), chosen[_leading(same)]
-        accept = (
-            [float(equal) for equal in same]
-            if draws.drawn is None
-            else [float(p[i, x]) for i, x in enumerate(draft)]
-        )
+        accept = [float(equal) for equal in same]
+        if draws.drawn is not None:
+            accept = [float(p[i, x]) for i, x in enumerate(draft)]
     outcome = Outcome(draft, accepted, next_token, None, judges_all=False)
     indices, tokens = [*range(k), accepted], [*draft, next_token]
     outcome.values = values = {
         "accept_prob": accept,
         "expected_accept": accept,  # copied tokens, and tokens compared with a choice, are certain
-        "target_prob": [
-            float(p[index, token]) for index, token in zip(indices, tokens, strict=True)
-        ],
+        "target_prob": p[indices, tokens].tolist(),
         "target_entropy": torch.special.entr(p[indices]).sum(dim=-1).tolist(),
         "target_top": (tops := _tops(p[indices], text_of)),
     }
     if q_logits is not None:
         q = q_logits.softmax(dim=-1)
         values |= {
-            "draft_prob": [float(q[index, token]) for index, token in enumerate(draft)],
+            "draft_prob": q[range(k), draft].tolist(),
             "draft_entropy": torch.special.entr(q).sum(dim=-1).tolist(),
             "draft_top": (draft_tops := _tops(q, text_of)),
             "draft_top_target": _probs_of(draft_tops, p),
@@ -373,11 +369,8 @@ def _settings(
     max_tokens = config.max_length - num_prompt_tokens
     min_tokens = max(config.min_new_tokens or 0, (config.min_length or 0) - num_prompt_tokens)
     end = config._eos_token_tensor
-    stop = (
-        [config.stop_strings]
-        if isinstance(config.stop_strings, str)
-        else list(config.stop_strings or ())
-    )
+    stop = config.stop_strings or ()
+    stop = [stop] if isinstance(stop, str) else list(stop)
     used = {
         "max_tokens": max_tokens,
         "min_tokens": min(min_tokens, max_tokens),
@@ -419,14 +412,13 @@ def _without_our_names(config: Any) -> dict[str, Any]:
     defaults = config._get_default_generation_params()
     names = [name for name in _OTHERS if config.do_sample or name not in _OF_DRAWS]
     values = {name: getattr(config, name, None) for name in names}
-    changed = {
-        name: value
-        for name, value in values.items()
-        if value is not None and value != defaults.get(name)
-    }
-    return to_jsonable_python(
-        changed, fallback=lambda value: value.to_dict() if hasattr(value, "to_dict") else str(value)
-    )
+    known = {name: value for name, value in values.items() if value is not None}
+    changed = {name: value for name, value in known.items() if value != defaults.get(name)}
+
+    def fallback(value: Any) -> Any:
+        return value.to_dict() if hasattr(value, "to_dict") else str(value)
+
+    return to_jsonable_python(changed, fallback=fallback)
 
 
 def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any]:
@@ -439,11 +431,9 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
             f"inputs must be a text, token ids or a tokenizer's output, got {inputs!r:.40}"
         )
     if not isinstance(inputs, Mapping):
-        token_ids = torch.atleast_2d(
-            inputs
-            if isinstance(inputs, torch.Tensor)
-            else torch.tensor(list(inputs), dtype=torch.long)
-        )
+        if not isinstance(inputs, torch.Tensor):
+            inputs = torch.tensor(list(inputs), dtype=torch.long)
+        token_ids = torch.atleast_2d(inputs)
         inputs = {"input_ids": token_ids, "attention_mask": torch.ones_like(token_ids)}
     encoded = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value

@@ -3,6 +3,7 @@ distribution."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -69,18 +70,16 @@ def every_path(
         if any(not isinstance(stated, list) for stated in branched):
             again = Path(decoder, run.other_end(), prompt, params, **options)
             if (again.tokens, again.stated) != (run.tokens, run.stated):
-                repeated = [
-                    Path(decoder, run.taken, prompt, params, **options) for _ in range(_REPEATS)
-                ]
-                raise _differing(run, again, repeated)
+                repeat = partial(Path, decoder, run.taken, prompt, params, **options)
+                raise _differing(run, again, [repeat() for _ in range(_REPEATS)])
         for index in range(len(path), len(run.taken)):
-            stated, before = run.stated[index], run.taken[:index]
+            stated, others = run.stated[index], list[float]()
             if isinstance(stated, list):
-                pending += [
-                    ([*before, other], run.stated[: index + 1]) for other in range(1, len(stated))
-                ]
+                others += range(1, len(stated))
             elif 0 < stated < 1:
-                pending.append(([*before, stated], run.stated[: index + 1]))
+                others.append(stated)
+            so_far = run.taken[:index], run.stated[: index + 1]
+            pending += [([*so_far[0], other], so_far[1]) for other in others]
         yield run
 
 
@@ -147,15 +146,10 @@ def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
     outcomes = [f"{exactly(path.taken)} gives {list(path.tokens)}" for path in (run, again)]
     if run.tokens == again.tokens:
         both = [(exactly(path.taken[:first]), path.stated[first]) for path in (run, again)]
-        draws = [
-            f"a draw from {numbers(one)}" if isinstance(one, list) else f"a verdict with {one}"
-            for _, one in both
-        ]
         outcomes = [
-            f"after {taken} comes {draw}" for (taken, _), draw in zip(both, draws, strict=True)
+            f"after {taken} comes a "
+            + (f"draw from {numbers(one)}" if isinstance(one, list) else f"verdict with {one}")
+            for taken, one in both
         ]
-    why = (
-        "draws on the same side of the stated accept_probs decide differently:"
-        f" {', '.join(outcomes)}"
-    )
-    return Deviation(why, run.describe())
+    why = "draws on the same side of the stated accept_probs decide differently"
+    return Deviation(f"{why}: {', '.join(outcomes)}", run.describe())

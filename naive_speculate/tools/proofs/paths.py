@@ -161,10 +161,8 @@ class Path:
             ) from error
         self.message = row.message
         self.hint, self.coarse = watched.hint, source.coarse
-        self.tokens = (
-            *row.output_token_ids,
-            *((-1,) if row.finish_reason == FinishReason.ERROR else ()),
-        )
+        failed = row.finish_reason == FinishReason.ERROR
+        self.tokens = (*row.output_token_ids, *((-1,) if failed else ()))
 
     def _read_step(
         self,
@@ -175,26 +173,21 @@ class Path:
     ) -> None:
         step = next((e for e in events if e.kind == EventKind.STEP), None)
         if step is None or step.tree is None:
-            judged = {
-                e.index: e.accept_prob
-                for e in events
-                if e.kind in VERDICT_KINDS and e.accept_prob is not None
-            }
+            verdicts = [e for e in events if e.kind in VERDICT_KINDS]
+            judged = {e.index: e.accept_prob for e in verdicts if e.accept_prob is not None}
         else:  # nodes are judged in their order
             accept_probs = [node.accept_prob for node in step.tree if node.accept_prob is not None]
             judged = dict(enumerate(accept_probs))
         if any(math.isnan(stated) for stated in judged.values()):
             raise Deviation(f"accept_probs hold NaN: {numbers(judged.values())}")
         uniforms = [drawn for drawn, branches in zip(taken, asked, strict=True) if branches is None]
-        verdicts = iter([judged.get(index, 1.0) for index in range(len(uniforms))])
-        self.stated += [next(verdicts) if branches is None else branches for branches in asked]
+        accept = iter([judged.get(index, 1.0) for index in range(len(uniforms))])
+        self.stated += [next(accept) if branches is None else branches for branches in asked]
         self.drafted += sum(e.kind == EventKind.PROPOSED for e in events)
         if step is None or not uniforms:
             return
-        passed = [index in judged and u < judged[index] for index, u in enumerate(uniforms)] + [
-            False
-        ]
-        accepted = passed.index(False) if step.tree is None else sum(passed)
+        passed = [index in judged and u < judged[index] for index, u in enumerate(uniforms)]
+        accepted = [*passed, False].index(False) if step.tree is None else sum(passed)
         if verifier.judges_all:
             accepted = max((index + 1 for index, passes in enumerate(passed) if passes), default=0)
         if step.num_accepted != accepted:
@@ -217,16 +210,12 @@ class Path:
     def other_end(self) -> list[float]:
         """The same choices with uniform draws at the other end of the same verdict: just below the
         probability, or just below 1."""
-        return [
-            (
-                taken
-                if isinstance(stated, list)
-                else math.nextafter(stated, 0)
-                if taken < stated <= 1
-                else ALMOST_ONE
-            )
-            for stated, taken in zip(self.stated, self.taken, strict=True)
-        ]
+        ends = list(self.taken)
+        for index, stated in enumerate(self.stated):
+            if not isinstance(stated, list):
+                passes = ends[index] < stated <= 1
+                ends[index] = math.nextafter(stated, 0) if passes else ALMOST_ONE
+        return ends
 
     def describe(self) -> list[str]:
         """A line per step."""
@@ -242,11 +231,8 @@ def _describe_event(event: Event) -> str:
     if event.kind in TARGET_KINDS:
         drawn = "resampled" if event.kind == EventKind.RESAMPLED else "drawn as bonus"
         return f"{event.token_id} {drawn}"
-    numbers = [
-        f"{name} = {number(p)}"
-        for name, p in (("q", event.draft_prob), ("p", event.target_prob))
-        if p is not None
-    ]
+    probs = {"q": event.draft_prob, "p": event.target_prob}
+    numbers = [f"{name} = {number(p)}" for name, p in probs.items() if p is not None]
     if event.accept_prob is not None and event.uniform is not None:
         numbers.append(f"u = {number(event.uniform)} against {number(event.accept_prob)}")
     return f"{event.token_id} drafted ({', '.join(numbers)}) and {event.kind.value}"

@@ -162,9 +162,7 @@ def prove(name: str) -> Proof:
             )
         return prove_lossless(verifier=name) if name in VERIFIERS else prove_lossless(drafter=name)
     subject = _load(name)
-    if isinstance(subject, BatchDrafter) or (
-        isinstance(subject, type) and issubclass(subject, BatchDrafter)
-    ):
+    if _is_drafter(subject):
         return prove_lossless(drafter=subject)
     if callable(getattr(subject, "judge", None)):
         return prove_lossless(verifier=subject)
@@ -172,6 +170,13 @@ def prove(name: str) -> Proof:
         return prove_lossless(rejection=subject)
     known = "a verifier, which has judge(…), a drafter, which is derived from BatchDrafter"
     raise ValueError(f"{name!r:.80} must be {known}, or a function that samples by rejection")
+
+
+def _is_drafter(subject: object) -> bool:
+    """An instance or a class."""
+    return isinstance(subject, BatchDrafter) or (
+        isinstance(subject, type) and issubclass(subject, BatchDrafter)
+    )
 
 
 def _load(name: str) -> Any:
@@ -208,38 +213,27 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
             try:
                 enumeration = case.enumerate(**options)
             except Deviation as deviation:
-                shown = Counterexample(
-                    str(deviation), case.describe(options), tuple(deviation.path)
-                )
+                path = tuple(deviation.path)
+                shown = Counterexample(str(deviation), case.describe(options), path)
                 return Proof(False, math.nan, total, shown, tolerance)
             total, drafted = total + enumeration.num_paths, drafted + enumeration.num_drafted
             allowed = max(tolerance, _COARSE) if enumeration.coarse or plain.coarse else tolerance
-            coarsest, difference = (
-                max(coarsest, allowed),
-                largest_difference(enumeration.outputs, plain.outputs),
-            )
-            largest = max(largest, difference)
+            difference = largest_difference(enumeration.outputs, plain.outputs)
+            coarsest, largest = max(coarsest, allowed), max(largest, difference)
             if not difference <= allowed:
-                return Proof(
-                    False,
-                    difference,
-                    total,
-                    _counterexample(case, enumeration, plain.outputs, allowed, options),
-                    allowed,
-                )
+                shown = _counterexample(case, enumeration, plain.outputs, allowed, options)
+                return Proof(False, difference, total, shown, allowed)
     if not drafted:
-        shown = Counterexample(
-            "nothing was drafted on any path, which proves nothing", cases[0].describe(options)
-        )
+        nothing = "nothing was drafted on any path, which proves nothing"
+        shown = Counterexample(nothing, cases[0].describe(options))
         return Proof(False, math.nan, total, shown, tolerance)
     return Proof(True, largest, total, None, coarsest)
 
 
 def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:
     if pair is not None:
-        yield _Case(
-            pair, SamplingParams(max_tokens=3), 2, (1, min(2, pair.vocab_size - 1)), "this pair"
-        )
+        prompt = (1, min(2, pair.vocab_size - 1))
+        yield _Case(pair, SamplingParams(max_tokens=3), 2, prompt, "this pair")
         return
     kind = DRAFTERS.get(drafter) if isinstance(drafter, str) else drafter
     role = getattr(kind, "role", None)
@@ -249,11 +243,10 @@ def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:
         if role in ("head", "block"):
             toys = pair_with_head(size, seed, block=role == "block")
         else:
-            target = ToyModel(size, seed, zeros=zeros)
-            same = draft_seed == seed
-            toys = ModelPair(
-                target, target if same else ToyModel(size, draft_seed, zeros=zeros, temper=1.5)
-            )
+            target = draft = ToyModel(size, seed, zeros=zeros)
+            if draft_seed != seed:
+                draft = ToyModel(size, draft_seed, zeros=zeros, temper=1.5)
+            toys = ModelPair(target, draft)
         yield _Case(toys, SamplingParams(**own), window, (1, min(2, size - 1)), name)
 
 
@@ -274,35 +267,22 @@ def _counterexample(
 ) -> Counterexample:
     """The first distribution that differs, after the shortest generated text."""
     ours, theirs = _prefixes(enumeration.outputs), _prefixes(plain)
-    differing = [
-        t
-        for t in ours.keys() | theirs.keys()
-        if t and not abs(ours.get(t, 0.0) - theirs.get(t, 0.0)) <= tolerance
-    ]
-    after = min(differing, key=lambda t: (len(t), t))[:-1]
-    tokens = [
-        *range(case.pair.vocab_size),
-        *([-1] if (*after, -1) in ours.keys() | theirs.keys() else []),
-    ]
+    texts = ours.keys() | theirs.keys()
+    excess = {text: ours.get(text, 0.0) - theirs.get(text, 0.0) for text in texts}
+    differing = [text for text in texts if text and not abs(excess[text]) <= tolerance]
+    after = min(differing, key=lambda text: (len(text), text))[:-1]
+    tokens = [*range(case.pair.vocab_size), *([-1] if (*after, -1) in texts else [])]
     got, expected = (
         tuple(joint.get((*after, token), 0.0) / joint.get(after, math.nan) for token in tokens)
         for joint in (ours, theirs)
     )
-    most = max(
-        tokens, key=lambda token: ours.get((*after, token), 0.0) - theirs.get((*after, token), 0.0)
-    )
+    most = max(tokens, key=lambda token: excess.get((*after, token), 0.0))
     shown = (*after, most)
     _, choices = max(
         path for output, path in enumeration.likeliest.items() if output[: len(shown)] == shown
     )
-    path = Path(
-        SpeculativeDecoder(case.pair),
-        choices,
-        list(case.prompt),
-        case.params,
-        detail="probs",
-        **options,
-    )
+    decoder, prompt = SpeculativeDecoder(case.pair), list(case.prompt)
+    path = Path(decoder, choices, prompt, case.params, detail="probs", **options)
     where = f"after the tokens {list(after)}" if after else "at the first token"
     words = (
         f"{where} the target's distribution is {numbers(expected)}, the decoder's is"
@@ -317,9 +297,8 @@ def _counterexample(
             " only"
         )
     words += f"; {enumeration.hint}" if enumeration.hint else ""
-    return Counterexample(
-        words, case.describe(options), tuple(path.describe()), after, expected, got
-    )
+    steps = tuple(path.describe())
+    return Counterexample(words, case.describe(options), steps, after, expected, got)
 
 
 def _prefixes(outputs: Outputs) -> Outputs:
@@ -342,12 +321,13 @@ def _register(
                 f" {subject!r:.80}"
             )
         return str(subject)
-    if (replaced := registry.get(_name(subject))) is None:
-        registered.callback(registry.pop, _name(subject))
+    name = _name(subject)
+    if (replaced := registry.get(name)) is None:
+        registered.callback(registry.pop, name)
     else:
-        registered.callback(registry.__setitem__, _name(subject), replaced)
-    registry[_name(subject)] = entry
-    return _name(subject)
+        registered.callback(registry.__setitem__, name, replaced)
+    registry[name] = entry
+    return name
 
 
 def _name(subject: object) -> str:
@@ -382,14 +362,11 @@ def _drafter(drafter: str | type[BatchDrafter] | BatchDrafter, registered: ExitS
     entry: Any = drafter
     if isinstance(drafter, BatchDrafter):
         if drafter.vocab_size > MAX_VOCABULARY:
+            most = f"at most {MAX_VOCABULARY} can be enumerated: give the class"
             size = f"drafter is an instance for {drafter.vocab_size} tokens"
-            raise ValueError(
-                f"{size}, and at most {MAX_VOCABULARY} can be enumerated: give the class"
-            )
+            raise ValueError(f"{size}, and {most}")
         entry = _Made(drafter)
-    elif not isinstance(drafter, str) and not (
-        isinstance(drafter, type) and issubclass(drafter, BatchDrafter)
-    ):
+    elif not isinstance(drafter, str) and not _is_drafter(drafter):
         raise ValueError(
             f"drafter {_name(drafter)} is not derived from"
             " naive_speculate.speculate.draft.BatchDrafter"

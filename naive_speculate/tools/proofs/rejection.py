@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -142,14 +142,10 @@ class _Tree:
             for choice, weight in enumerate(weights):
                 yield from self.leaves([*path, choice], probability * weight)
         else:
-            grid = [
-                self._at(path, draw)
-                for draw in (*(index / _GRID for index in range(_GRID)), ALMOST_ONE)
-            ]
-            points = (
-                value for low, high in pairwise(grid) for value in self._breaks(path, low, high)
-            )
-            breaks = list(islice(points, _MAX_BREAKS + 1))
+            draws = [*(index / _GRID for index in range(_GRID)), ALMOST_ONE]
+            grid = [self._at(path, draw) for draw in draws]
+            points = (self._breaks(path, low, high) for low, high in pairwise(grid))
+            breaks = list(islice(chain.from_iterable(points), _MAX_BREAKS + 1))
             if len(breaks) > _MAX_BREAKS:
                 raise Deviation(
                     f"its result changes at more than {_MAX_BREAKS} values of one uniform draw"
@@ -199,9 +195,8 @@ def sample_rejection(rejection: Rejection, step: ToyStep, num_samples: int, seed
     counts: Counter[Tokens] = Counter()
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        for candidates, times in np.ndenumerate(
-            drawn(_joint(step.proposal, step.num_candidates), num_samples)
-        ):
+        proposals = drawn(_joint(step.proposal, step.num_candidates), num_samples)
+        for candidates, times in np.ndenumerate(proposals):
             inputs = step.inputs(candidates, torch.float32)
             counts.update(step.emitted(rejection, candidates, inputs) for _ in range(times))
     for emitted, times in counts.items():
@@ -238,9 +233,8 @@ def _prove_by_enumeration(rejection: Rejection) -> Proof:
         total, difference = total + num_paths, float(np.abs(joint - step.expected()).max())
         largest = max(largest, difference)
         if not difference <= ENUMERATED:
-            return Proof(
-                False, difference, total, _counterexample(step, joint, sampled=False), ENUMERATED
-            )
+            shown = _counterexample(step, joint, sampled=False)
+            return Proof(False, difference, total, shown, ENUMERATED)
     return Proof(True, largest, total, None, ENUMERATED)
 
 
@@ -255,9 +249,8 @@ def _prove_by_samples(
         num_samples = samples_needed(smallest_bias, expected.size - 1, error_rate / len(cases))
         counts = sample_rejection(rejection, step, num_samples, seed + index)
         fits.append(fit := g_test(counts.ravel(), expected.ravel()))
-        if fit.p_value < error_rate / len(
-            cases
-        ):  # Bonferroni's correction, which lets the first finding end the test
+        # Bonferroni's correction, which lets the first finding end the test
+        if fit.p_value < error_rate / len(cases):
             shown = _counterexample(step, counts, sampled=True)
             shown = replace(shown, reason=f"{shown.reason}; {fit}")
             break
@@ -267,12 +260,8 @@ def _prove_by_samples(
 
 def _counterexample(step: ToyStep, joint: Array, sampled: bool) -> Counterexample:
     """The first next token's distribution that differs; of samples, the most significantly."""
-    contexts = (
-        c
-        for length in range(joint.ndim)
-        for c in np.ndindex(joint.shape[:length])
-        if joint[c].sum()
-    )
+    every = chain.from_iterable(np.ndindex(joint.shape[:length]) for length in range(joint.ndim))
+    contexts = (c for c in every if joint[c].sum())
     following = {c: joint[c].reshape(len(joint), -1).sum(axis=1) for c in contexts}
     targets = {c: np.array(_probs(step.target, c)) for c in following}
     if sampled:
@@ -288,8 +277,6 @@ def _counterexample(step: ToyStep, joint: Array, sampled: bool) -> Counterexampl
         )
     expected, actual = targets[after].tolist(), (following[after] / following[after].sum()).tolist()
     where = f"after the tokens {list(after)}" if after else "at the first token"
-    words = (
-        f"{where} the target's distribution is {numbers(expected)}, the sampler's is"
-        f" {numbers(actual)}"
-    )
+    words = f"{where} the target's distribution is {numbers(expected)}, "
+    words += f"the sampler's is {numbers(actual)}"
     return Counterexample(words, str(step), (), after, tuple(expected), tuple(actual))

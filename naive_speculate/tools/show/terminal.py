@@ -69,10 +69,8 @@ class TerminalView:
         }
         for name, value in rows.items():
             if value is not None:
-                table.add_row(
-                    Text(name, style="dim"),
-                    f"{value:.2f}" if isinstance(value, float) else str(value),
-                )
+                shown = f"{value:.2f}" if isinstance(value, float) else str(value)
+                table.add_row(Text(name, style="dim"), shown)
         self.console.print("\n")
         self.console.print(table)
         if event.message:
@@ -148,10 +146,9 @@ def to_rich(span: Span) -> Text:
 def drafter_lines(started: Event) -> str:
     """The drafter, the target's weights, the layers that are read, the number of shared tokens."""
     settings = started.settings or {}
-    drafter = (
-        DRAFTERS.get(settings.get("drafter", "")) if settings.get("num_draft_tokens") != 0 else None
-    )
-    lines = [f"{drafter.title}: {drafter.about}"] if drafter is not None and drafter.title else []
+    drafter = DRAFTERS.get(settings.get("drafter", ""))
+    drafts = drafter is not None and drafter.title and settings.get("num_draft_tokens") != 0
+    lines = [f"{drafter.title}: {drafter.about}"] if drafter is not None and drafts else []
     if started.weights is not None:
         lines.append(f"The target has {started.weights}.")
     if started.head_layers:
