@@ -107,11 +107,8 @@ def read(text: str) -> Reading:
     plain = "\n".join(line for _, line in lines)
     best = _of_processes(lines) or _best(plain)
     if best is None:
-        what = (
-            "is empty"
-            if not text.strip()
-            else f"has none of the supported formats, it begins {plain.strip()[:40]!r}"
-        )
+        what = f"has none of the supported formats, it begins {plain.strip()[:40]!r}"
+        what = what if text.strip() else "is empty"
         raise ValueError(f"the text {what}; supported: {KNOWN}")
     return replace(best, experts=experts(text))
 
@@ -134,11 +131,8 @@ def _of_processes(lines: list[tuple[str, str]]) -> Reading | None:
     if not readings:
         return None
     best = max(readings.values(), key=_rank)
-    readings = {
-        name: one
-        for name, one in readings.items()
-        if (one.engine, one.format) == (best.engine, best.format)
-    }
+    form = best.engine, best.format
+    readings = {k: one for k, one in readings.items() if (one.engine, one.format) == form}
     by_process = "\n".join(line for name, own in texts.items() for line in own)
     started = best.format in PROMETHEUS and names_processes(by_process)
     if started or len(readings) + len(left_out) < 2:
@@ -168,9 +162,8 @@ def _best(text: str) -> Reading | None:
         except ValueError as error:  # another format of the text may be whole
             refused.append(error)
         except OverflowError:
-            raise ValueError(
-                "the text has a number that is larger than any count of tokens"
-            ) from None
+            why = "the text has a number that is larger than any count of tokens"
+            raise ValueError(why) from None
     if refused and not readings:
         raise refused[0]
     return max(readings, key=_rank, default=None)
@@ -182,8 +175,7 @@ def _message(line: str) -> str:
         with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)
             if not record.keys() & _FIGURES:
-                said = next(
-                    (record[key] for key in _MESSAGES if isinstance(record.get(key), str)), None
-                )
-                return line if said is None else marked(record, said.rstrip("\r\n"))
+                for said in map(record.get, _MESSAGES):
+                    if isinstance(said, str):
+                        return marked(record, said.rstrip("\r\n"))
     return line

@@ -2,7 +2,7 @@
 output of its examples, and its lines of each step, at log level debug or with LLAMA_TRACE."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -101,10 +101,8 @@ _AFTER_END = (
     " counts those that it accepted after the end, too. Where others are left, these are left out."
 )
 _COMMAS = re.compile(r"\beval time = +\d+,\d+ ms|\bacceptance(?: rate)? = +\d+,\d")
-_COMMA, _NUMBERS = (
-    re.compile(r"(?<=\d),(?=\d)"),
-    re.compile(r"(?:eval|total) time =|draft acc|statistics|acc per pos|#acc|dur\(|mean "),
-)
+_COMMA = re.compile(r"(?<=\d),(?=\d)")
+_NUMBERS = re.compile(r"(?:eval|total) time =|draft acc|statistics|acc per pos|#acc|dur\(|mean ")
 _REPLAYED = (
     "Partly accepted windows were decoded again: without trace lines their full length is unknown,"
     " and counted too short."
@@ -146,13 +144,10 @@ def read_timings(text: str) -> Reading | None:
     ]
     if None in rounds:
         return _of_answers(_TIMINGS, parts, after_end, **per_second(times))
-    named = (
-        _ROUNDS
-        if any("draft_kind" in timings for timings, _ in reports)
-        else _ROUNDS._replace(engine="llama.cpp")
-    )
+    by_mlx = any("draft_kind" in timings for timings, _ in reports)
+    form = _ROUNDS if by_mlx else _ROUNDS._replace(engine="llama.cpp")
     unknown = ("These timings have no rates per index.",)
-    return named.total(parts, unknown=unknown, **per_second(times))
+    return form.total(parts, unknown=unknown, **per_second(times))
 
 
 def read_mtp_bench(text: str) -> Reading | None:
@@ -171,11 +166,11 @@ def read_mtp_bench(text: str) -> Reading | None:
 def _of_answers(form: Format, parts: list[Part], after_end: int, **figures: Any) -> Reading:
     """`after_end` requests count draft tokens after their end, and are left out if there are
     others."""
-    left_out = (_AFTER_END.format(after_end, len(parts)),) if after_end else ()
+    left_out = after_end and _AFTER_END.format(after_end, len(parts))
     if 0 < after_end < len(parts):
         parts = [part for part in parts if part.steps is not None or not part.drafted]
     figures["num_after_end"] = after_end
-    return form.of_tokens(parts, *left_out, _NO_RATES, _P_MIN, **figures)
+    return form.of_tokens(parts, left_out, _NO_RATES, _P_MIN, **figures)
 
 
 def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -184,14 +179,12 @@ def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], di
     reports, last = list[tuple[dict[str, Any], dict[str, Any]]](), dict[str, int]()
     for timings, outermost in objects(text, names):
         name = str([outermost.get("id"), timings.get("prompt_n"), timings.get("prompt_ms")])
-        before = reports[last[name]] if name in last else None
         known = outermost.get("id") or timings.get("prompt_n") or timings.get("prompt_ms")
-        again = (
-            before is not None
-            and not outermost.get("id")
-            and (_is_last(before[1]) or before == (timings, outermost))
-        )
-        if before is None or not known or again:
+        new = name not in last or not known
+        if not new and not outermost.get("id"):
+            before = reports[last[name]]
+            new = _is_last(before[1]) or before == (timings, outermost)
+        if new:
             last[name] = len(reports)
             reports.append((timings, outermost))
         else:
@@ -201,11 +194,8 @@ def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], di
 
 def _is_last(response: dict[str, Any]) -> bool:
     choices = response.get("choices")
-    ends = (
-        [one.get("finish_reason") for one in choices if isinstance(one, dict)]
-        if isinstance(choices, list)
-        else []
-    )
+    choices = choices if isinstance(choices, list) else []
+    ends = [one.get("finish_reason") for one in choices if isinstance(one, dict)]
     return response.get("stop") is True or any(ends)
 
 
@@ -263,15 +253,11 @@ def speeds(text: str) -> dict[str, Any]:
 def _statistics(text: str) -> list[tuple[str, ...]]:
     """The last line of each drafter and process, since its counters grow."""
     # Each accepted draft has an accepted token; a line with fewer was cut.
-    lines = [
-        line for line in _STATISTICS.findall(text) if int(line[6]) and int(line[5]) <= int(line[7])
-    ]
-    names = dict.fromkeys(line[0] for line in lines)
-    return [
-        last
-        for name in names
-        for last in last_of_each([line for line in lines if line[0] == name], slice(3, 8))
-    ]
+    by_name: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for line in _STATISTICS.findall(text):
+        if int(line[6]) and int(line[5]) <= int(line[7]):
+            by_name[line[0]].append(line)
+    return [last for lines in by_name.values() for last in last_of_each(lines, slice(3, 8))]
 
 
 def read_statistics(text: str) -> Reading | None:
@@ -283,14 +269,8 @@ def read_statistics(text: str) -> Reading | None:
         if not rate and calls == first:
             steps = int(drafts)
         complete = complete and rate is not None
-        parts.append(
-            Part(
-                int(of_accepted),
-                int(of_drafter),
-                steps,
-                numbers_in(rate[1]) if rate else (int(first) / steps,),
-            )
-        )
+        rates = numbers_in(rate[1]) if rate else (int(first) / steps,)
+        parts.append(Part(int(of_accepted), int(of_drafter), steps, rates))
     if not parts:
         generated = [int(line[6]) for line in _STATISTICS.findall(text)]
         if any(generated):
@@ -302,7 +282,7 @@ def read_statistics(text: str) -> Reading | None:
     unknown = (
         _P_MIN,
         "The line counts since the start of a server's slot.",
-        *(() if complete else (first_only,)),
+        not complete and first_only,
     )
     # the first drafter is called in every step
     share = sum(part.steps or 0 for part in parts) / max(*called.values(), 1)
@@ -339,22 +319,18 @@ def read_steps(text: str) -> Reading | None:
         return None
     for step in steps:
         if drafted_known and step.accepted > step.drafted:
-            raise ValueError(
-                f"llama.cpp's log: {step.accepted} accepted of {step.drafted} drafted in one step"
-                " is impossible"
-            )
-    histogram = histogram_of([step.accepted for step in steps])
-    rates = rates_of(histogram, max(step.drafted for step in steps))
-    judged = (
-        judged_of([(step.drafted, step.accepted, 1) for step in steps], len(rates))
-        if drafted_known
-        else ()
-    )
+            words = f"{step.accepted} accepted of {step.drafted} drafted in one step is impossible"
+            raise ValueError(f"llama.cpp's log: {words}")
+    accepted = [step.accepted for step in steps]
+    rates = rates_of(histogram_of(accepted), max(step.drafted for step in steps))
+    drafted, judged = None, tuple[float, ...]()
+    if drafted_known:
+        drafted = sum(step.drafted for step in steps)
+        judged = judged_of([(step.drafted, step.accepted, 1) for step in steps], len(rates))
     course = tuple(Stretch(step.position, 1, min(step.accepted, 1)) for step in steps)
-    drafted = sum(step.drafted for step in steps) if drafted_known else None
-    whole = Part(sum(step.accepted for step in steps), drafted, len(steps), rates, judged, course)
+    whole = Part(sum(accepted), drafted, len(steps), rates, judged, course)
     replayed = any(step.replayed for step in steps)
-    unknown = (*(() if drafted_known else (_UNDRAFTED,)), *((_REPLAYED,) if replayed else ()))
+    unknown = (not drafted_known and _UNDRAFTED, replayed and _REPLAYED)
     return _STEPS.total([whole], unknown=unknown, **speeds(text))
 
 

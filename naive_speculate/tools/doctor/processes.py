@@ -49,11 +49,8 @@ def marked(record: Mapping[str, Any], message: str) -> str:
     fields = {**(kubernetes if isinstance(kubernetes, dict) else {}), **record}
     named = [str(fields[key]) for key in RECORD if isinstance(fields.get(key), str | int)]
     name = " ".join(dict.fromkeys(named)).replace(_MARK, "")
-    return (
-        "\n".join(f"{_MARK}{name}{_MARK}{line}" for line in message.split("\n"))
-        if name
-        else message
-    )
+    mark = f"{_MARK}{name}{_MARK}" if name else ""
+    return "\n".join(mark + line for line in message.split("\n"))
 
 
 def split(text: str) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -116,14 +117,11 @@ def _as_lines(match: re.Match[str]) -> str:
         values = ast.literal_eval(match["value"]) if match["value"].startswith("[") else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return match[0]
-    rows = (
-        [({}, match["value"])]
-        if values is None
-        else [({"position": index}, value) for index, value in enumerate(values)]
-    )
+    rows = {None: match["value"]} if values is None else dict(enumerate(values))
     lines = []
-    for more, value in rows:
-        inner = ",".join(f'{key}="{label}"' for key, label in {**labels, **more}.items())
+    for index, value in rows.items():
+        every = labels if index is None else labels | {"position": index}
+        inner = ",".join(f'{key}="{label}"' for key, label in every.items())
         lines.append(f"{match['name']}{{{inner}}} {value}")
     return "\n" + "\n".join(lines) + "\n"
 
@@ -193,20 +191,14 @@ def read_prometheus(text: str) -> Reading | None:
         series = samples(text, prefix)
         counters = {key: values for key, values in series.items() if _COUNTER.fullmatch(key.name)}
         # Ray writes each counter twice, with _total and without.
-        counters = {
-            key: counters[key]
-            for key in counters
-            if key._replace(name=f"{key.name}_total") not in counters
-        }
+        totals = {key for key in counters if key._replace(name=f"{key.name}_total") in counters}
+        counters = {key: values for key, values in counters.items() if key not in totals}
         if not any(_of_drafts(key.name) for key in counters):
             continue
         if len(processes := _processes(counters)) > 1:
-            try:
-                reading = _of_processes(prefix, text, series, counters, processes)
-            except ValueError:  # the labels differ for another reason
-                reading = None
-            if reading is not None:
-                return reading
+            with suppress(ValueError):  # the labels differ for another reason
+                if reading := _of_processes(prefix, text, series, counters, processes):
+                    return reading
         return _of_series(prefix, text, series, counters)
     return None
 
@@ -276,12 +268,8 @@ def _of_series(
     """Raises `ValueError` if a counter falls or is missing."""
     engine, source, running = _ENGINES[prefix]
     totals, twice = _totals(counters, prefix)
-    requests = [
-        _number(value, key.name)
-        for key, values in series.items()
-        if key.name == running
-        for value in values
-    ]
+    listed = [value for key, values in series.items() if key.name == running for value in values]
+    requests = [_number(value, running) for value in listed]
     derived = (_TWICE,) if twice else ()
     part, window = _part(totals, prefix), _WINDOW.search(text)
     stated, unknown = {}, () if twice else (_SINCE,)
@@ -311,10 +299,9 @@ def _totals(counters: dict[Series, list[str]], prefix: str) -> tuple[_Totals, bo
         values = [_number(value, key.name) for value in texts]
         for before, after in pairwise(values):
             if after < before:
+                why = "the engine was restarted in between, or these are two engines"
                 fall = f"{prefix}:{key.name} falls from {before:g} to {after:g}"
-                raise ValueError(
-                    f"{fall}: the engine was restarted in between, or these are two engines"
-                )
+                raise ValueError(f"{fall}: {why}")
         index = int(position[1]) if (position := _POSITION.search(key.labels)) else None
         totals[_COUNTER.sub(r"\1", key.name)][index] += (
             values[-1] - values[0] if len(values) > 1 else values[0]
@@ -342,13 +329,11 @@ def _part(totals: _Totals, prefix: str) -> Part:
     else:
         cut = accepted is None and prefix != "trtllm"  # which writes no counter that is 0
     if cut:
-        raise ValueError(
-            f"{prefix}:spec_decode_num_accepted_tokens is missing: the text was not copied in full"
-        )
+        missing = f"{prefix}:spec_decode_num_accepted_tokens is missing"
+        raise ValueError(f"{missing}: the text was not copied in full")
     accepted = accepted or 0
-    width = (
-        max([index for index in (*of_indices, *drafted_at) if index is not None], default=-1) + 1
-    )
+    indices = [index for index in (*of_indices, *drafted_at) if index is not None]
+    width = max(indices, default=-1) + 1
     # otherwise some were not copied
     whole = steps and abs(sum(of_indices.values()) - accepted) <= 0.02 * accepted
     rates = tuple(of_indices[index] / steps for index in range(width)) if whole and steps else ()

@@ -132,7 +132,7 @@ class Format(NamedTuple):
             fields[name] = tuple(filter(None, fields.get(name, ())))
         return Reading(*self, **fields)
 
-    def of_tokens(self, parts: Sequence[Part], *unknown: str, **figures: Any) -> Reading:
+    def of_tokens(self, parts: Sequence[Part], *unknown: str | int, **figures: Any) -> Reading:
         """As `total`, of reports with derived steps: each gives the accepted draft tokens and one
         of the target."""
         steps = [part.steps for part in parts]

@@ -117,18 +117,16 @@ def read_log(text: str) -> Reading | None:
     common = speeds.keys() & plain_speeds.keys()
     speed, plain_speed = (mean(part[load] for load in common) for part in (speeds, plain_speeds))
     windows, tree = stated(text)
+    width: _Width = (
+        (float(windows[0]), None, GIVEN)
+        if tree
+        else _width(lines, windows, 0 if spelled else None, stated_by="tokenspeed computes it so")
+    )
     # A step that accepts any accepts three at most, or this is an underestimate.
     hits = [(line, min((line.length - 1) / 3, 1.0), line.running * INTERVAL) for line in lines]
     return Reading(
         *(_TOKENSPEED if spelled else _LOG),
-        **_means(
-            lines,
-            (float(windows[0]), None, GIVEN)
-            if tree
-            else _width(
-                lines, windows, 0 if spelled else None, stated_by="tokenspeed computes it so"
-            ),
-        ),
+        **_means(lines, width),
         requests_running=mean(line.running for line in lines),
         course=tuple(Stretch(line.position, steps, steps * share) for line, share, steps in hits),
         unknown=(_TREE.format(tree) if tree else TREES, _NO_RATES)[bool(spelled) :],
@@ -166,11 +164,8 @@ def read_gauges(text: str) -> Reading | None:
         lengths, rates = gauges["spec_accept_length"], gauges.get("spec_accept_rate", [])
         running = mean(gauges.get("num_running_reqs", [])) or 1.0
         each = rates if len(rates) == len(lengths) else [None] * len(lengths)
-        lines += [
-            _Line(running, length, rate)
-            for length, rate in zip(lengths, each, strict=True)
-            if length >= 1
-        ]
+        pairs = zip(lengths, each, strict=True)
+        lines += [_Line(running, length, rate) for length, rate in pairs if length >= 1]
     if not lines:
         raise ValueError("SGLang reports that nothing was drafted: sglang:spec_accept_length is 0")
     depth, verified = (
@@ -180,14 +175,11 @@ def read_gauges(text: str) -> Reading | None:
     if own := [k for k in (depth, verified - 1) if k >= 1]:
         width: _Width = (float(int(own[0])), None, "The window is from the server's gauges.")
     else:
-        rounded = all(
-            round(value, 2) == value for line in lines for value in (line.length, line.rate or 0.0)
-        )
+        figures = [value for line in lines for value in (line.length, line.rate or 0.0)]
+        rounded = all(round(value, 2) == value for value in figures)
         width = _width(lines, stated(text)[0], _meaning(text), _HALF if rounded else _EXACT)
     tree = depth >= 1 and verified >= 1 and verified != depth + 1
-    reported = [
-        mean(gauges["num_running_reqs"]) for gauges in workers if "num_running_reqs" in gauges
-    ]
+    reported = [mean(gauges.get("num_running_reqs", ())) for gauges in workers]
     return Reading(
         *_GAUGE,
         **_means(lines, width),
@@ -213,9 +205,8 @@ def _workers(text: str) -> list[dict[str, list[float]]]:
             [float(value) for value in values if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", value)],
         )
     drafting = {key: gauges for key, gauges in workers.items() if "spec_accept_length" in gauges}
-    return [gauges for (kind, *_), gauges in drafting.items() if kind != "draft"] or list(
-        drafting.values()
-    )
+    verifying = [gauges for (kind, *_), gauges in drafting.items() if kind != "draft"]
+    return verifying or list(drafting.values())
 
 
 def _meaning(text: str) -> int | None:
@@ -233,9 +224,8 @@ def stated(text: str) -> tuple[list[int], int]:
         [int(number) for number in pattern.findall(text)] for pattern in _STATED
     )
     windows = [k for k in (*steps, *(count - 1 for count in verified)) if k >= 1]
-    return windows, (
-        verified[0] if windows and steps and verified and max(branches, default=1) > 1 else 0
-    )
+    is_tree = windows and steps and verified and max(branches, default=1) > 1
+    return windows, verified[0] if is_tree else 0
 
 
 def _means(lines: Sequence[_Line], width: _Width) -> dict[str, Any]:
@@ -289,11 +279,8 @@ def _width(
         return new, old, _UNDECIDED
     if new is None and old is None:
         return round(means[0], 1), round(means[1], 1), _UNDECIDED
-    return (
-        new or old,
-        None,
-        f"{_MEANINGS[new is None]}: only this gives a whole number of draft tokens.",
-    )
+    words = f"{_MEANINGS[new is None]}: only this gives a whole number of draft tokens."
+    return new or old, None, words
 
 
 def _adaptive(reports: Sequence[tuple[float, float, float]], half: float) -> _Width | None:
@@ -325,15 +312,12 @@ def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half:
 def read_meta_info(text: str) -> Reading | None:
     """Of a streamed request the last report counts."""
     reports = last_reports(text, ("spec_verify_ct",), lambda meta, _: meta.get("id"))
-    parts = [
-        _of_request(*one)
-        for one in reports
-        if whole_number(one[0]["spec_verify_ct"], "spec_verify_ct")
-    ]
+    name = "spec_verify_ct"
+    parts = [_of_request(*one) for one in reports if whole_number(one[0][name], name)]
     if not parts:
         return None
-    no_rates = () if all(part.rates for part in parts) else (NO_HISTOGRAM,)
-    reading = _META.total(parts, unknown=(TREES, *no_rates))
+    known = all(part.rates for part in parts)
+    reading = _META.total(parts, unknown=(TREES, not known and NO_HISTOGRAM))
     depth, end = sum(rate > 0 for rate in reading.rates), drop(reading.rates, reading.num_steps)
     if end is None or end[0] != depth or set(_STATED[1].findall(text)) == {"1"}:
         return reading

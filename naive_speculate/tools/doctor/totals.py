@@ -101,13 +101,8 @@ def read_summary(text: str) -> Reading | None:
             whole = abs(sum(block.rates) - accepted / max(steps, 1)) <= 0.006 * len(block.rates)
             parts.append(Part(accepted, drafted, steps, tuple(block.rates) if whole else ()))
         return form.total(parts, **common)
-    reading = form.of_means(
-        [
-            ((block.length or 1) - 1, block.figures.get("rate"), tuple(block.rates))
-            for block in runs
-        ],
-        **common,
-    )
+    means = [((one.length or 1) - 1, one.figures.get("rate"), tuple(one.rates)) for one in runs]
+    reading = form.of_means(means, **common)
     if reading.drafted_per_step is None and by_sglang and (windows := stated(text)[0]):
         reading = replace(reading, drafted_per_step=float(windows[0]), derived=(GIVEN,))
     return reading
@@ -264,11 +259,9 @@ def _of_report(kind: _Kind, report: dict[str, Any], response: dict[str, Any]) ->
     if accepted is None or not drafted:
         return None
     usage = report if "completion_tokens" in report else response.get("usage")
-    tokens = (
-        usage.get("completion_tokens")
-        if isinstance(usage, dict)
-        else report.get("predictedTokensCount")
-    )
+    tokens = report.get("predictedTokensCount")
+    if isinstance(usage, dict):
+        tokens = usage.get("completion_tokens")
     steps: int | None = counts.get(kind.steps)
     if tokens is not None and not kind.steps:
         steps = steps_of(whole_number(tokens, "completion_tokens"), accepted)
@@ -283,22 +276,16 @@ def read_benchmark(text: str) -> Reading | None:
             runs.append({})
         runs[-1][name] = float(value)
     for stats, _ in objects(text, ("acceptance_length_percentiles",)):
-        percentiles = {short: stats.get(f"{name}_percentiles") for short, name in _AVERAGES.items()}
-        averages = {
-            short: one.get("average") for short, one in percentiles.items() if isinstance(one, dict)
-        }
-        runs.append(
-            {
-                short: float(value)
-                for short, value in averages.items()
-                if isinstance(value, int | float)
-            }
-        )
+        runs.append({})
+        for short, name in _AVERAGES.items():
+            one = stats.get(f"{name}_percentiles")
+            value = one.get("average") if isinstance(one, dict) else None
+            if isinstance(value, int | float):
+                runs[-1][short] = float(value)
     parts = []
     for run in runs:
         if len(run) == len(_AVERAGES):
             k = round((run["AL"] - 1) / run["DAR"]) if run["DAR"] else 0
-            parts.append(
-                Part(round(run["ADT"]), round(run["DT"]), run["DT"] / k if k > 0 else None)
-            )
+            steps = run["DT"] / k if k > 0 else None
+            parts.append(Part(round(run["ADT"]), round(run["DT"]), steps))
     return _BENCH.total(parts, unknown=(NO_HISTOGRAM,)) if parts else None
