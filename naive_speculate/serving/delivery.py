@@ -1,5 +1,4 @@
-"""Hands events from decoder to readers: a thread that pumps an iterator, an inbox for event
-loops, and what was delivered."""
+"""Hands events from decoder to readers."""
 
 import asyncio
 import threading

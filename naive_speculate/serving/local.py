@@ -254,7 +254,7 @@ class LocalEngine(Engine):
     def _withdraw(self, job: _Job) -> bool:
         """Whether the job was one of those that wait; else it was refused."""
         waits = job in self._jobs.waiting
-        self._jobs.waiting = [each for each in self._jobs.waiting if each is not job]
+        self._jobs.drop(job)
         return waits
 
     def _decode(self) -> None:
@@ -285,7 +285,8 @@ class LocalEngine(Engine):
                 for job in stepped:
                     job.num_rows = len(job.run.going_on)
                 over = [job for job in stepped if job.run.over]
-                self._jobs.running = [job for job in self._jobs.running if job not in over]
+                for job in over:
+                    self._jobs.drop(job)
                 for held in (time.monotonic() - job.begun for job in over):
                     before = held if self._run_seconds is None else self._run_seconds
                     self._run_seconds = 0.8 * before + 0.2 * held

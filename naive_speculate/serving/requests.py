@@ -35,10 +35,8 @@ def prepare(
 ) -> Run:
     """Check a request and make its run; a `ValueError` names the invalid field."""
     if request.params.num_sequences > max_rows:
-        raise ValueError(
-            f"n and best_of may be {max_rows} here, got n={request.params.n} and"
-            f" best_of={request.params.best_of}"
-        )
+        got = f"n={request.params.n} and best_of={request.params.best_of}"
+        raise ValueError(f"n and best_of may be {max_rows} here, got {got}")
     most, positions = MAX_PROMPT_CHARACTERS, decoder.admission.max_positions
     if positions is not None and request.params.truncate_prompt_tokens is None:
         most = min(most, CHARACTERS_PER_TOKEN * positions)
@@ -47,9 +45,8 @@ def prepare(
     run = decoder.prepare(request, cancel)
     length = len(run.rows[0].prompt_token_ids)
     if max_prompt_tokens is not None and (over := length - max_prompt_tokens) > 0:
-        raise ValueError(
-            f"prompt has {length} tokens, {over} more than the {max_prompt_tokens} allowed here"
-        )
+        most_tokens = f"{over} more than the {max_prompt_tokens} allowed here"
+        raise ValueError(f"prompt has {length} tokens, {most_tokens}")
     return run
 
 

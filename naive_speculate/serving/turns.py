@@ -105,6 +105,11 @@ class Turns(Generic[J]):
         self.waiting = [job for job in (*self.waiting, new) if job is not dropped]
         return dropped
 
+    def drop(self, job: J) -> None:
+        """It ended, or no longer waits."""
+        self.waiting = [each for each in self.waiting if each is not job]
+        self.running = [each for each in self.running if each is not job]
+
     def order(self, jobs: Iterable[T]) -> list[T]:
         """The reader who was served longest ago comes first."""
         return by_turns(jobs, served=self._served)

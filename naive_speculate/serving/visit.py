@@ -90,12 +90,11 @@ class Visit:
         """`since`: seconds from the request to the event."""
         self.summary.add(event)
         if event.kind == EventKind.STARTED:
-            if self.wait_seconds is None:
-                self.wait_seconds = since
+            self.wait_seconds = since if self.wait_seconds is None else self.wait_seconds
             self.prompt_tokens = len(event.prompt_token_ids or ())
         elif event.kind in OUTPUT_KINDS:
-            if self.first_token_seconds is None:
-                self.first_token_seconds = since
+            first = self.first_token_seconds
+            self.first_token_seconds = since if first is None else first
         elif event.kind == EventKind.STEP:
             self.num_drafts += bool(event.num_draft)
         elif event.finish_reason is not None:

@@ -29,10 +29,9 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 # name of the deployment; applications that have it are pairs that the page can offer
 DEPLOYMENT = "Decoder"
 
-LIST_SECONDS = 0.05
-FEW_RUNS = 4
-"""Up to this many runs per replica get a list of events every `LIST_SECONDS`; with more runs,
-each gets longer lists less often, since a list costs more than its events."""
+# Up to so many runs per replica get a list of events that often; of more, each gets longer lists
+# less often, since a list costs more than its events.
+FEW_RUNS, LIST_SECONDS = 4, 0.05
 
 Refusal = tuple[str, str]
 """Why a request was not accepted ("refused" if invalid, or "unavailable"), and the message. Sent
@@ -44,29 +43,21 @@ class DecoderArgs(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    # target, draft, head: Hub ids or local folders; without a target the bundled pair
-    target: str | None = None
+    target: str | None = None  # Hub ids or local folders; without a target the bundled pair
     draft: str | None = None
     head: str | None = None
-    # device, dtype, weights, device_map: as for `load_pair`. "auto" is a GPU if the replica has one
-    device: str = "auto"
+    device: str = "auto"  # a GPU if the replica has one; these four are as for `load_pair`
     dtype: str = "auto"
     weights: str = "float32"
     device_map: str | None = None
-    # most sequences that a replica decodes together
-    max_rows: int = Field(default=MAX_ROWS, ge=1, le=1024)
-    # longest prompt; None for the model's limit
-    max_prompt_tokens: int | None = Field(default=None, ge=1)
-    # min_replicas, max_replicas: bounds of the autoscaling
+    max_rows: int = Field(default=MAX_ROWS, ge=1, le=1024)  # sequences of a replica's steps
+    max_prompt_tokens: int | None = Field(default=None, ge=1)  # None: the model's limit
     min_replicas: int = Field(default=1, ge=1)
     max_replicas: int = Field(default=1, ge=1)
-    # cpus, gpus: cores and GPUs of a replica; it uses one thread per core
-    cpus: float = Field(default=1.0, ge=0)
+    cpus: float = Field(default=1.0, ge=0)  # of a replica; it uses one thread per core
     gpus: float = Field(default=0.0, ge=0)
-    # longest time that a replica to be stopped continues its runs
-    drain_seconds: float = Field(default=600.0, ge=0)
-    # least time of surplus before a replica is stopped
-    idle_seconds: float = Field(default=300.0, ge=0)
+    drain_seconds: float = Field(default=600.0, ge=0)  # most time for runs of one that is stopped
+    idle_seconds: float = Field(default=300.0, ge=0)  # least time of surplus before that
 
 
 class Decoder:
@@ -78,15 +69,8 @@ class Decoder:
         os.environ[THREADS_VARIABLE] = str(threads)
         torch.set_num_threads(threads)
         device = "cpu" if args.device == "auto" and not mine.get("GPU") else args.device
-        pair = load_pair(
-            args.target,
-            args.draft,
-            args.head,
-            device=device,
-            dtype=args.dtype,
-            weights=args.weights,
-            device_map=args.device_map,
-        )
+        how = args.model_dump(include={"dtype", "weights", "device_map"})
+        pair = load_pair(args.target, args.draft, args.head, device=device, **how)
         leave_cores_to(pair.target)
         decoder = SpeculativeDecoder(pair)
         most = args.max_prompt_tokens
@@ -105,9 +89,7 @@ class Decoder:
         try:
             # In a thread, since tokenizing a long prompt takes time.
             await asyncio.to_thread(self._engine.start, request, cancel, inbox.deliver, reader)
-            async for events in inbox.lists(
-                lambda: LIST_SECONDS * max(1, self._engine.load().running / FEW_RUNS)
-            ):
+            async for events in inbox.lists(self._pause):
                 if events:
                     sent = True
                     yield events
@@ -119,6 +101,9 @@ class Decoder:
             yield "unavailable", str(error)
         finally:
             cancel.set()  # also if Serve cancels this because the reader left
+
+    def _pause(self) -> float:
+        return LIST_SECONDS * max(1, self._engine.load().running / FEW_RUNS)
 
     async def about(self) -> tuple[About, int]:
         """Of all replicas together, and the rows of one replica."""

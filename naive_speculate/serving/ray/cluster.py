@@ -129,10 +129,8 @@ def wait_until_ready(
     while True:
         app = serve.status().applications.get(name)
         if app is None:
-            raise ClusterError(
-                f"no Serve application {name!r} on this cluster: deploy it with `serve deploy"
-                " deploy/serve.yaml`"
-            )
+            how = "deploy it with `serve deploy deploy/serve.yaml`"
+            raise ClusterError(f"no Serve application {name!r} on this cluster: {how}")
         if replicas_of(name):
             return
         messages = [app.message, *(deployment.message for deployment in app.deployments.values())]
@@ -165,10 +163,8 @@ def _check_reachable(address: str) -> None:
     minutes."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ClusterError(
-            "the Ray address must be 'auto' or host:port, such as 10.0.0.1:6379, got"
-            f" {address!r:.200}"
-        )
+        what = "'auto' or host:port, such as 10.0.0.1:6379"
+        raise ClusterError(f"the Ray address must be {what}, got {address!r:.200}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except OSError as error:
@@ -184,9 +180,8 @@ def _check_reachable(address: str) -> None:
     asking.start()
     asking.join(2 * CONNECT_SECONDS)
     if asking.is_alive():
-        raise ClusterError(
-            f"the server at {address} is not a Ray cluster (the default port is 6379)"
-        )
+        words = "is not a Ray cluster (the default port is 6379)"
+        raise ClusterError(f"the server at {address} {words}")
 
 
 def _last_line(messages: Iterable[str]) -> str:

@@ -179,10 +179,7 @@ class RayEngine(Engine):
         finally:
             run.end(FinishReason.CANCELLED)
             with self._lock:
-                self._runs.waiting, self._runs.running = (
-                    [each for each in runs if each is not run]
-                    for runs in (self._runs.waiting, self._runs.running)
-                )
+                self._runs.drop(run)
             self._pass_on()
 
     @staticmethod
