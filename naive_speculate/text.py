@@ -45,6 +45,17 @@ def check_tokenizer(tokenizer: Any, argument: str = "tokenizer") -> None:
         )
 
 
+def check_unicode(name: str, text: str) -> None:
+    """Refuse text that no encoding can hold. Raises `ValueError` if it has half of a surrogate
+    pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} is broken text: character {error.start} is half of a surrogate pair"
+        ) from None
+
+
 class Vocabulary:
     """The tokenizer interface of the engine, for a transformers tokenizer with a fast backend;
     without one every text is "". Raises `ValueError` for another tokenizer."""
@@ -65,7 +76,8 @@ class Vocabulary:
 
     def encode(self, text: str, argument: str = "prompt", *, begins: bool = True) -> list[int]:
         """Token ids of a text, the value of `argument`; `begins` adds the tokens of a beginning.
-        Raises `ValueError` if there is no tokenizer."""
+        Raises `ValueError` if there is no tokenizer, or the text has half of a surrogate pair."""
+        check_unicode(argument, text)
         if self.tokenizer is None:
             raise ValueError(f"{argument} must be a list of token ids: this pair has no tokenizer")
         return list(self.tokenizer(text, add_special_tokens=begins).input_ids)

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from naive_speculate.sampling.checked import Real, checked
 from naive_speculate.sampling.masks import MASKS
 from naive_speculate.sampling.options import documented, lists_of, option
+from naive_speculate.text import check_unicode
 
 LogitsProcessor = (
     Callable[[list[int], torch.Tensor], torch.Tensor]
@@ -250,17 +251,6 @@ class SamplingParams:
             )
             for name, value in out.items()
         }
-
-
-def check_unicode(name: str, text: str) -> None:
-    """Refuse text that no encoding can hold. Raises `ValueError` if it has half of a surrogate
-    pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{name} is broken text: character {error.start} is half of a surrogate pair"
-        ) from None
 
 
 def _plain(value: Any) -> Any:

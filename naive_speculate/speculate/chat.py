@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from naive_speculate.sampling.params import check_unicode
 from naive_speculate.speculate.request import Prompt
-from naive_speculate.text import one_line, tokens_between
+from naive_speculate.text import check_unicode, one_line, tokens_between
 
 _OPTIONS = {
     "add_generation_prompt", "continue_final_message", "tools", "documents", "chat_template"

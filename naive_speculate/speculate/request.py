@@ -14,8 +14,9 @@ from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import Detail, DraftSampling
 from naive_speculate.speculate.sequence import GivenDraft as GivenDraft
 from naive_speculate.speculate.sequence import Prompt as Prompt
-from naive_speculate.speculate.tree import MAX_NODES
-from naive_speculate.speculate.verify import VERIFIERS, VerifyStrategy
+from naive_speculate.speculate.tree import MAX_NODES, parse_tree
+from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy, verifier_for
+from naive_speculate.text import check_unicode
 
 MAX_DRAFT_TOKENS = 64
 _PROMPTS = "text, token ids, messages, or a list of those"
@@ -136,6 +137,48 @@ class Request:
             "continue_final_message": self.continue_final_message,
         }
         return given | dict(self.chat_template_kwargs or {})
+
+    @model_validator(mode="after")
+    def _check_drafting(self) -> "Request":
+        """What needs no pair of models."""
+        if self.given_draft is not None:
+            self._check_given_draft(self.given_draft)
+        if self.shape is not None:
+            needs, sampling = f"tree={self.tree!r} needs", VerifyStrategy.SPECULATIVE_SAMPLING
+            if not self.verifier.greedy and self.verifier is not VERIFIERS[sampling]:
+                raise ValueError(
+                    f"{needs} verify_strategy {sampling.value!r}, got {str(self.verify_strategy)!r}"
+                )
+            if self.draft_confidence is not None:
+                raise ValueError(f"{needs} draft_confidence None, got {self.draft_confidence}")
+        return self
+
+    def _check_given_draft(self, given: GivenDraft) -> None:
+        if (size := self.num_draft_tokens) in (0, "auto"):
+            raise ValueError(
+                f"given_draft needs num_draft_tokens from 1 to {MAX_DRAFT_TOKENS}, got {size!r}"
+            )
+        if self.verifier.greedy:
+            needed = "a temperature above 0 and a strategy that samples"
+            raise ValueError(f"given_draft needs {needed}: its probability has no other use")
+        if self.draft_sampling != "sampled":
+            raise ValueError(
+                f"given_draft needs draft_sampling='sampled', got {self.draft_sampling!r}"
+            )
+        if isinstance(given.draft, str):
+            check_unicode("given_draft", given.draft)
+
+    @property
+    def verifier(self) -> Verifier:
+        """What judges the drafts; a `ValueError` if no verifier has this name."""
+        return verifier_for(self.verify_strategy, self.params.greedy)
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The children of a node by depth; None where no trees are drafted. A `ValueError` if the
+        tree is in another form."""
+        shape = None if self.tree is None else parse_tree(self.tree)
+        return None if self.num_draft_tokens == 0 else shape
 
 
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:

@@ -45,45 +45,61 @@ class GivenDraft:
     prob: Annotated[Real, Field(ge=0, le=1, description="from 0 to 1")]
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the sequences of a request have in common."""
+
+    verifier: Verifier  # judges their drafts
+    drafter: str  # name of their drafter
+    tree: tuple[int, ...] | None  # the children of a node by depth, where it drafts trees
+    given_draft: GivenDraft | None  # a user-supplied draft for the first step, in token ids
+    detail: Detail  # how much their events report
+    draft_sampling: DraftSampling  # how a model drafts for them
+    stop_token_ids: frozenset[int]  # tokens that end them
+    end_token_ids: frozenset[int]  # those of them that are the model's own end
+    max_length: int  # the most tokens that they may have, prompt included
+    # whether the seed in their events repeats them; not where "auto" follows measured times
+    repeats: bool
+
+
 @dataclass(slots=True, eq=False)
 class SequenceState:
     """One sequence that is being decoded."""
 
     row: int  # its number in its run, which its events carry
     prompt_token_ids: list[int]
-    token_ids: list[int]  # prompt and all generated tokens
     params: SamplingParams  # the request's parameters
-    verifier: Verifier  # judges its drafts
-    drafter: str  # name of its drafter
+    plan: Plan  # what it shares with its siblings; the fields of the plan's names are its
     window: Window  # how many tokens to draft
-    detail: Detail  # how much its events report
     random: RandomSource  # the source of all its draws, except of drafts
     # the source of its drafts' draws; another one where seeded texts are those of plain decoding
     draft_random: RandomSource
     pipeline: LogitsPipeline  # turns logits into its probabilities
-    stop_token_ids: frozenset[int]  # tokens that end it
-    end_token_ids: frozenset[int]  # those of them that are the model's own end
-    max_length: int  # the most tokens that it may have, prompt included
     text: TextStream | None  # turns its tokens into text; None where there is no text
     stops: StopStrings | None  # looks for stop strings; None where there are none
     cancel: CancelFlag | None = None  # ends it early once it is set
-    # whether the seed in its events repeats it if it is alone; not where "auto" follows measured
-    # times
-    repeats: bool = True
     # finish_reason, message: why it ended, and what went wrong where it ended in an error; None
     # while it goes on
     finish_reason: FinishReason | None = None
     message: str | None = None
     num_steps: int = 0  # steps made
-    draft_sampling: DraftSampling = "sampled"  # how a model drafts for it
-    tree: tuple[int, ...] | None = None  # the children of a node by depth, where it drafts trees
-    given_draft: GivenDraft | None = None  # a user-supplied draft for its first step, in token ids
     # logprobs, prompt_logprobs: as in the parameters
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
     # by generated token, where there are stop strings
     _text_ends: list[int] = field(default_factory=list)
     _num_settled: int = 0
+    token_ids: list[int] = field(init=False)  # prompt and all generated tokens
+    verifier: Verifier = field(init=False)
+    drafter: str = field(init=False)
+    tree: tuple[int, ...] | None = field(init=False)
+    given_draft: GivenDraft | None = field(init=False)
+    detail: Detail = field(init=False)
+    draft_sampling: DraftSampling = field(init=False)
+    stop_token_ids: frozenset[int] = field(init=False)
+    end_token_ids: frozenset[int] = field(init=False)
+    max_length: int = field(init=False)
+    repeats: bool = field(init=False)
     # whether tokens are the most probable ones rather than drawn; whether draft tokens are drawn
     # from the draft model's distribution, rather than its most probable ones; whether a step must
     # compute probabilities, else the order of scores is enough; whether raw log-probabilities of
@@ -97,6 +113,12 @@ class SequenceState:
     silent_token_ids: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        plan, self.token_ids = self.plan, list(self.prompt_token_ids)
+        self.verifier, self.drafter, self.detail = plan.verifier, plan.drafter, plan.detail
+        self.tree, self.given_draft = plan.tree, plan.given_draft
+        self.draft_sampling, self.repeats = plan.draft_sampling, plan.repeats
+        self.stop_token_ids, self.end_token_ids = plan.stop_token_ids, plan.end_token_ids
+        self.max_length = plan.max_length
         self.greedy = self.verifier.greedy
         self.draws_drafts = not self.greedy and self.draft_sampling == "sampled"
         self.needs_probs = not self.greedy or self.detail != "none"

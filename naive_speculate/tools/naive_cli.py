@@ -9,10 +9,9 @@ from transformers.utils import logging
 
 from naive_speculate.models import load_pair
 from naive_speculate.naive import speculative_decode
-from naive_speculate.sampling.params import check_unicode
 from naive_speculate.sampling.random_source import SeededRandom, fresh_seed
 from naive_speculate.speculate.naive_step import StepTokens
-from naive_speculate.text import Vocabulary, visible
+from naive_speculate.text import Vocabulary, check_unicode, visible
 from naive_speculate.tools.arguments import (
     Parser,
     adder,
