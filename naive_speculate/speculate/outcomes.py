@@ -3,13 +3,15 @@ strategies would accept.
 
 Everything is derived on the device first and then fetched at once. This is the only place that
 waits for the device, except if window lengths or penalties depend on the draft tokens. Each level
-of detail is a class: `columns` derives its numbers for all rows, `of` picks a row's.
+of detail is a class: `columns` derives its numbers for all rows as tensors, `of` picks a row's of
+those that were fetched, as lists.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -24,6 +26,8 @@ from naive_speculate.speculate.tree_step import tree_nodes
 from naive_speculate.speculate.verify import VERIFIERS, TypicalAcceptanceSampler, VerifyStrategy
 from naive_speculate.text import Vocabulary
 
+T = TypeVar("T")  # tensors, or once they are fetched nested lists
+Lists = list[Any]
 TOP_TOKENS = 8
 DISTANCE_DIGITS = 6
 COMPARED = tuple(name for name in VerifyStrategy if not VERIFIERS[name].matches_draws)
@@ -33,22 +37,22 @@ COMPARED = tuple(name for name in VerifyStrategy if not VERIFIERS[name].matches_
 def outcomes_of(rows: Sequence[SequenceState], step: Step, vocabulary: Vocabulary) -> list[Outcome]:
     """The outcomes of a step, with as much as each row's `detail` and parameters ask for. Raises
     `ValueError` if a verifier accepted more drafts than there are."""
-    tokens, probabilities, tops, others = Tokens.columns(rows, step), None, None, None
+    columns: list[Any] = [Tokens.columns(rows, step), None, None, None]
     details, draws, wants_logprobs = set[str](), False, False
     for row in rows:
         details.add(row.detail)
         draws |= row.detail == "full" and not row.greedy
         wants_logprobs |= row.wants_logprobs
     if step.p.probs is not None and details != {"none"}:
-        probabilities = Probabilities.columns(rows, step, step.p.probs)
+        columns[1] = Probabilities.columns(rows, step, step.p.probs)
         if "full" in details:
-            tops = Tops.columns(step, step.p.probs)
+            columns[2] = Tops.columns(step, step.p.probs)
         if draws and step.tree is None:
-            others = Others.columns(step, step.p.probs)
+            columns[3] = Others.columns(step, step.p.probs)
     logprobs: list[Any] = (
         [_row_logprobs(i, row, step) for i, row in enumerate(rows)] if wants_logprobs else []
     )
-    _fetch((tokens, probabilities, tops, others), logprobs)
+    tokens, probabilities, tops, others = _fetch(columns, logprobs)
     outcomes = []
     for index, row in enumerate(rows):
         outcome = tokens.of(index, row, step)
@@ -69,26 +73,28 @@ def outcomes_of(rows: Sequence[SequenceState], step: Step, vocabulary: Vocabular
 
 
 @dataclass
-class Tokens:
+class Tokens(Generic[T]):
     """What every outcome has."""
 
-    draft_token_ids: Any  # `[batch_size, k]`
-    num_accepted: Any  # `[batch_size]`, like the two after it
-    next_token_id: Any
-    num_usable: Any
-    only_one: Any  # whether a single token has a probability, `[batch_size, k + 1]`; under a guide
+    draft_token_ids: T  # `[batch_size, k]`
+    num_accepted: T  # `[batch_size]`, like the two after it
+    next_token_id: T
+    num_usable: T
+    only_one: (
+        T | None
+    )  # whether a single token has a probability, `[batch_size, k + 1]`; under a guide
 
     @classmethod
-    def columns(cls, rows: Sequence[SequenceState], step: Step) -> "Tokens":
+    def columns(cls, rows: Sequence[SequenceState], step: Step) -> "Tokens[torch.Tensor]":
         """The tokens of a step, on the device."""
         accepted, only_one = step.verdict.num_accepted, None
         for row in rows:
             if row.pipeline.guided and only_one is None:
                 only_one = (step.p.scores > -torch.inf).sum(dim=-1) == 1
         draft = step.draft.token_ids
-        return cls(draft, accepted, step.next_token_ids, step.p.num_usable, only_one)
+        return Tokens(draft, accepted, step.next_token_ids, step.p.num_usable, only_one)
 
-    def of(self, index: int, row: SequenceState, step: Step) -> Outcome:
+    def of(self: "Tokens[Lists]", index: int, row: SequenceState, step: Step) -> Outcome:
         """A row's outcome, so far."""
         accepted, usable = self.num_accepted[index], self.num_usable[index]
         length = min(step.draft.lengths[index], usable)
@@ -106,7 +112,7 @@ class Tokens:
         outcome = Outcome(drafts, accepted, next_token, obstacle, row.verifier.judges_all)
         if step.draft.copied_from is not None:
             outcome.copied_from = step.draft.copied_from[index]
-        if row.pipeline.guided:
+        if self.only_one is not None and row.pipeline.guided:
             by_text = "text" if index in step.draft.forced else None
             alone = self.only_one[index]
             kinds = [
@@ -118,25 +124,25 @@ class Tokens:
 
 
 @dataclass
-class Probabilities:
+class Probabilities(Generic[T]):
     """The numbers of each draft, `[batch_size, k]`, and of the next token, `[batch_size]`; the
     events' fields of these names. None where a step has none."""
 
-    accept_prob: Any
-    uniform: Any
-    expected_accept: Any  # NaN where a rule has none
-    target_prob: Any
-    next_prob: Any
-    draft_prob: Any
-    sampled_accept: Any
-    matched_accept: Any
-    argmax_accept: Any
-    threshold: Any
+    accept_prob: T
+    uniform: T | None
+    expected_accept: T  # NaN where a rule has none
+    target_prob: T
+    next_prob: T
+    draft_prob: T
+    sampled_accept: T | None
+    matched_accept: T | None
+    argmax_accept: T | None
+    threshold: T | None
 
     @classmethod
     def columns(
         cls, rows: Sequence[SequenceState], step: Step, probs: torch.Tensor
-    ) -> "Probabilities":
+    ) -> "Probabilities[torch.Tensor]":
         """The numbers of a step, on the device."""
         draft, verdict, k = step.draft, step.verdict, step.draft.token_ids.shape[1]
         q = probs[:, :k] if draft.probs is None else draft.probs.to(probs.dtype)
@@ -155,7 +161,7 @@ class Probabilities:
             sampled = overlap(probs[:, :k], model_probs)
             matched = torch.linalg.vecdot(probs[:, :k], model_probs).clamp_max(1.0)
             argmax = pick(probs[:, :k], model_probs.argmax(dim=-1))
-        return cls(
+        return Probabilities(
             accept_prob=verdict.accept_probs.to(probs.dtype),
             uniform=step.r,
             expected_accept=expected,
@@ -169,7 +175,7 @@ class Probabilities:
         )
 
     def of(
-        self, index: int, row: SequenceState, step: Step, outcome: Outcome
+        self: "Probabilities[Lists]", index: int, row: SequenceState, step: Step, outcome: Outcome
     ) -> dict[str, list[Any]]:
         """A row's values, by the name of the events' field: those that mean something."""
         length, verifier, known = len(outcome.draft_token_ids), row.verifier, step.draft.probs
@@ -183,35 +189,37 @@ class Probabilities:
             values["draft_prob"] = self.draft_prob[index][:length]
             exact = not verifier.greedy and not verifier.lossy
             if exact and from_model and alone and self.sampled_accept is not None:
+                assert self.matched_accept is not None
+                assert self.argmax_accept is not None
                 values["sampled_accept"] = self.sampled_accept[index][:length]
                 values["matched_accept"] = self.matched_accept[index][:length]
                 values["argmax_accept"] = self.argmax_accept[index][:length]
         if verifier.has_thresholds and self.threshold is not None:
             values["threshold"] = self.threshold[index][:length]
-        if verifier.needs_uniforms:
+        if verifier.needs_uniforms and self.uniform is not None:
             values["uniform"] = self.uniform[index][:length]
         values["target_prob"] = [*self.target_prob[index][:length], self.next_prob[index]]
         return values
 
 
 @dataclass
-class Tops:
+class Tops(Generic[T]):
     """The most probable tokens of every distribution, `[batch_size, k or k + 1, TOP_TOKENS]`,
     what the other model gives them, and entropies. None where a step has none."""
 
-    target_ids: Any
-    target_probs: Any
-    target_entropy: Any
-    draft_ids: Any = None
-    draft_probs: Any = None
-    draft_entropy: Any = None
-    target_top_draft: Any = None
-    draft_top_target: Any = None
-    residual_ids: Any = None
-    residual_probs: Any = None
+    target_ids: T
+    target_probs: T
+    target_entropy: T
+    draft_ids: T | None = None
+    draft_probs: T | None = None
+    draft_entropy: T | None = None
+    target_top_draft: T | None = None
+    draft_top_target: T | None = None
+    residual_ids: T | None = None
+    residual_probs: T | None = None
 
     @classmethod
-    def columns(cls, step: Step, probs: torch.Tensor) -> "Tops":
+    def columns(cls, step: Step, probs: torch.Tensor) -> "Tops[torch.Tensor]":
         """The tops of a step, on the device."""
         draft, k, count = (
             step.draft,
@@ -219,21 +227,25 @@ class Tops:
             min(TOP_TOKENS, probs.shape[-1]),
         )
         top = probs.topk(count, dim=-1)
-        tops = cls(top.indices, top.values, entropy(probs))
+        tops: Tops[torch.Tensor] = Tops(top.indices, top.values, entropy(probs))
         if draft.probs is not None and k:
             q = draft.probs.to(probs.dtype)
             draft_top = q.topk(count, dim=-1)
-            tops.draft_ids, tops.draft_probs = draft_top.indices, draft_top.values
-            tops.draft_entropy = entropy(_model_probs(draft, q))
-            tops.target_top_draft = q.gather(-1, top.indices[:, :k])
-            tops.draft_top_target = probs[:, :k].gather(-1, draft_top.indices)
+            tops = replace(
+                tops,
+                draft_ids=draft_top.indices,
+                draft_probs=draft_top.values,
+                draft_entropy=entropy(_model_probs(draft, q)),
+                target_top_draft=q.gather(-1, top.indices[:, :k]),
+                draft_top_target=probs[:, :k].gather(-1, draft_top.indices),
+            )
         if step.verdict.next_probs is not None:
-            residual = step.verdict.next_probs.topk(count, dim=-1)
-            tops.residual_ids, tops.residual_probs = residual.indices, residual.values
+            left = step.verdict.next_probs.topk(count, dim=-1)
+            tops = replace(tops, residual_ids=left.indices, residual_probs=left.values)
         return tops
 
     def of(
-        self, index: int, outcome: Outcome, vocabulary: Vocabulary, num_usable: int
+        self: "Tops[Lists]", index: int, outcome: Outcome, vocabulary: Vocabulary, num_usable: int
     ) -> dict[str, list[Any]]:
         """A row's values, by the name of the events' field."""
         length, accepted = len(outcome.draft_token_ids), outcome.num_accepted
@@ -246,6 +258,10 @@ class Tops:
             "target_entropy": [*entropies[:length], entropies[accepted]],
         }
         if self.draft_entropy is not None:
+            assert self.draft_ids is not None
+            assert self.draft_probs is not None
+            assert self.target_top_draft is not None
+            assert self.draft_top_target is not None
             drafts = list(map(top, self.draft_ids[index], self.draft_probs[index]))[:length]
             values |= {"draft_top": drafts, "draft_entropy": self.draft_entropy[index][:length]}
             for name, probs, lists in (
@@ -255,22 +271,22 @@ class Tops:
                 values[name] = [own[: len(of)] for own, of in zip(probs, lists, strict=False)]
         if accepted < length:
             outcome.unused_top = tops[length] if length < num_usable else None
-            if self.residual_ids is not None:
+            if self.residual_ids is not None and self.residual_probs is not None:
                 residual = top(self.residual_ids[index], self.residual_probs[index])
                 outcome.residual_top = residual or None
         return values
 
 
 @dataclass
-class Others:
+class Others(Generic[T]):
     """How many of the same drafts every strategy accepts, given the same draws; computed by the
     verifiers themselves."""
 
-    accepted: Any  # in the order of `COMPARED`, `[number of strategies, batch_size]`
-    typical_distances: Any  # `[batch_size, k]`; None where they are unknown
+    accepted: T  # in the order of `COMPARED`, `[number of strategies, batch_size]`
+    typical_distances: T | None  # `[batch_size, k]`; None where they are unknown
 
     @classmethod
-    def columns(cls, step: Step, probs: torch.Tensor) -> "Others | None":
+    def columns(cls, step: Step, probs: torch.Tensor) -> "Others[torch.Tensor] | None":
         """The numbers of a step, on the device; None where nothing was drafted."""
         draft, p, k = step.draft, step.p, step.draft.token_ids.shape[1]
         if draft.probs is None or k == 0:
@@ -284,9 +300,9 @@ class Others:
             accepted.append(verdict.num_accepted)
             if isinstance(verifier, TypicalAcceptanceSampler) and verdict.thresholds is not None:
                 distances = verifier.distance(probs[:, :k], q, verdict.thresholds)
-        return cls(torch.stack(accepted), distances)
+        return Others(torch.stack(accepted), distances)
 
-    def of(self, index: int, row: SequenceState, outcome: Outcome) -> None:
+    def of(self: "Others[Lists]", index: int, row: SequenceState, outcome: Outcome) -> None:
         """Add them to the outcome of a row that samples: a greedy row has neither draws nor
         distributions of its temperature. A row whose own strategy draws nothing has no draws for
         those that need them."""
@@ -319,23 +335,27 @@ def _model_probs(draft: Proposal, like: torch.Tensor) -> torch.Tensor:
     return probs.to(like.dtype)
 
 
-def _fetch(parts: Sequence[Any], logprobs: list[Any]) -> None:
-    """Replace the tensors of all parts, and of `raw_logprobs` for each row, by lists: all at
-    once."""
-    places, tensors = list[tuple[dict[str, Any], str]](), list[torch.Tensor]()
-    for part in parts:
-        for name, tensor in vars(part).items() if part is not None else ():
+def _fetch(columns: Sequence[Any], logprobs: list[Any]) -> list[Any]:
+    """The columns as lists, and in place those of `raw_logprobs` for each row: all at once."""
+    tensors = list[torch.Tensor]()
+    for part in columns:
+        for tensor in vars(part).values() if part is not None else ():
             if tensor is not None:
-                places.append((vars(part), name))
                 tensors.append(tensor)
     for of_row in logprobs:
         tensors += of_row
-    lists = to_lists(*tensors)
-    for (fields, name), values in zip(places, lists, strict=False):
-        fields[name] = values
-    rest = lists[len(places) :]
+    lists, fetched = iter(to_lists(*tensors)), list[Any]()
+    for part in columns:
+        if part is None:
+            fetched.append(None)
+            continue
+        fields = list[Any]()
+        for tensor in vars(part).values():
+            fields.append(None if tensor is None else next(lists))
+        fetched.append(type(part)(*fields))
     for index, of_row in enumerate(logprobs):
-        logprobs[index], rest = rest[: len(of_row)], rest[len(of_row) :]
+        logprobs[index] = list(islice(lists, len(of_row)))
+    return fetched
 
 
 def raw_logprobs(
