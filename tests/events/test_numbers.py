@@ -34,8 +34,8 @@ ROWS = {  # sampling parameters, and options of the request
     "head": ({}, {"drafter": "head"}),
     "given": ({}, {"given_draft": GivenDraft([4, 5, 1], 0.4)}),
     "guided": ({"guided_decoding": {"regex": GUIDE}, "ignore_eos": False}, {}),
-    "guided block": (
-        {"guided_decoding": {"regex": GUIDE}, "ignore_eos": False},
+    "guided block": (  # with this seed an index is certain to pass: both models are certain
+        {"guided_decoding": {"regex": GUIDE}, "ignore_eos": False, "seed": 8},
         {"verify_strategy": BLOCK},
     ),
     "tree": ({}, {"tree": "3x2"}),
@@ -183,6 +183,7 @@ class Checked:
                     )
                     total = excess + 1 - running
                     accept = excess / total if total > 0 else 1.0
+                    self.kinds |= {"certain"} if total <= 0 else set()
                 found.append((accept, both, None, after))
         return found
 
@@ -333,4 +334,5 @@ def test_all_numbers_are_those_of_plain_forwards_in_a_batch_and_alone(decoder, t
         draws = [draw for draw in checked.draws if draw is not None]
         assert len(set(draws)) == len(draws)
         assert checked.num_drafts == trace.metrics.num_draft_tokens
+        assert name != "guided block" or "certain" in checked.kinds
         assert checked.kinds >= {"bonus"} if name == "plain" else {"accepted", "proposed"}

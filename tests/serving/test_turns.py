@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from contextvars import ContextVar
 from functools import partial
 
 import pytest
@@ -130,3 +131,9 @@ def test_a_piece_whose_visitor_has_left_makes_room_without_an_error_and_what_fai
     with pytest.raises(ZeroDivisionError):
         turns.submit(lambda: 1 // 0, MANY).result(60)
     assert turns.submit(lambda: 3, MANY).result(60) == 3, "the next has its turn"
+
+
+def test_a_piece_of_work_has_the_context_of_who_submits_it():
+    asked = ContextVar("asked", default=0)
+    asked.set(3)
+    assert Pool(1, "test").submit(asked.get, MANY).result(60) == 3

@@ -9,7 +9,7 @@ import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.costs import CostTable
-from naive_speculate.speculate.costs import LearnedCosts, StepCosts
+from naive_speculate.speculate.costs import LearnedCosts, StepCosts, learned_costs
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.window import (
     MAX_AUTO_WINDOW,
@@ -350,7 +350,7 @@ def test_windows_and_costs_learn_of_judged_drafts_only():
     """A draft after a rejected one is not judged; a tree's, and those of two drafters in one
     step, say nothing about the costs of windows."""
     pair = noisy_pair()
-    decoder, learned = SpeculativeDecoder(pair), pair.learned_costs("model").notes
+    decoder, learned = SpeculativeDecoder(pair), learned_costs(pair, "model").notes
     params = SamplingParams(max_tokens=24, temperature=1.5, seed=1, ignore_eos=True)
     batch, kinds = decoder.new_batch(), set()
     runs = [decoder.prepare(Request([n, 5], params), first_row=n) for n in range(3)]
@@ -378,7 +378,7 @@ def test_windows_and_costs_learn_of_judged_drafts_only():
         assert costs is None or min(costs.draft_seconds, costs.verify_seconds) > 0
     assert kinds >= {(0, False), (1, True)}
     batch.step(other.rows)
-    assert pair.learned_costs("suffix").notes[-1][1].draft_seconds == 0
+    assert learned_costs(pair, "suffix").notes[-1][1].draft_seconds == 0
     row = admitted(decoder, batch, [5, 9], params, tree="2x1")
     batch.step([row])
     assert learned[-1] == (1, None)

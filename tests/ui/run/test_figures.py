@@ -6,6 +6,7 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import summarize
+from naive_speculate.events.steps import steps
 from naive_speculate.events.trace import Trace
 from naive_speculate.tools.show.expected import expected_acceptance
 from tests.ui.handmade import run
@@ -34,6 +35,16 @@ def test_the_sums_up_to_each_step_are_the_metrics_of_the_events_up_to_it(small_d
             metrics.num_generated_tokens,
         )
         assert sums["judged"] - sums["accepted"] == metrics.num_rejected_draft_tokens
+        rejected, discarded = 0, 0
+        for step in steps(events):  # a tree's siblings count, too
+            nodes = [node.kind for node in step.end.tree or ()]
+            lost = [e for e in step.events if e.kind == EventKind.DISCARDED]
+            cut = [e for e in lost if e.reason != "rejected"]
+            plainly = any(e.kind == EventKind.REJECTED for e in step.events)
+            rejected += nodes.count("rejected") if nodes else plainly
+            discarded += nodes.count("discarded") + len(cut) if nodes else len(lost)
+        assert sums["judged"] - sums["accepted"] + sums["siblings"] == rejected
+        assert sums["discarded"] == discarded
         assert sums["seconds"] == pytest.approx(metrics.total_seconds, rel=1e-6)
         if expected := expected_acceptance(events):
             assert figures["luck"]["alpha"] == pytest.approx(expected.alpha)
