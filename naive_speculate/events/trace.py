@@ -40,7 +40,6 @@ class Trace:
         return Trace(event for event in self.events if event.row == row)
 
     def _repr_html_(self) -> str:
-        """The HTML in a notebook."""
         return str(_show("notebook").to_html(self.events))
 
     @property

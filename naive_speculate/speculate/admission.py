@@ -134,7 +134,6 @@ class Admission:
         return checked
 
     def _as_chat(self, request: Request) -> list[int]:
-        """Token ids of a text, or of messages, in the tokenizer's chat template."""
         messages = messages_of(request.prompt)
         if not self.has_chat_template:
             needing = "chat=True" if isinstance(request.prompt, str) else "a prompt of messages"

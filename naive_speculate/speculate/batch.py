@@ -260,11 +260,9 @@ class Batch:
         return self.drafters[name]
 
     def _target_rows(self, rows: Sequence[SequenceState]) -> Any:
-        """See `BatchDrafter.target_rows`."""
         return self.target.view([self.slots[row] for row in rows])
 
     def _set_layers(self) -> None:
-        """Note which of the target's layers the drafters of its rows read."""
         drafters = set(self.drafter_of.values())
         self.layers = sorted({layer for drafter in drafters for layer in drafter.layers})
         self.prefill.layers = self.runner.layers = self.layers

@@ -137,7 +137,6 @@ class Builder:
         return text, stops
 
     def _masks(self, params: SamplingParams, prompt: list[int]) -> dict[str, Mask]:
-        """The masks of a sequence, by the option that asks for each."""
         masks = {}
         for name in MASKS:
             if (value := getattr(params, name)) is None:

@@ -124,7 +124,6 @@ class Prefill:
         row.prompt_logprobs = entries
 
     def _copy(self, row: SequenceState, source: SequenceState) -> None:
-        """Copy the prefill of another row with the same prompt."""
         row.prompt_logprobs = source.prompt_logprobs
         self.slots[row].copy_from(self.slots[source])
         self.slots[row].keep(len(row.token_ids) - 1)

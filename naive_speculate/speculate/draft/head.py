@@ -182,7 +182,6 @@ class HeadDrafter(SlotDrafter):
             self.observe([row], [len(row.token_ids) - 1 - kept], [states[:kept]])
 
     def _fill(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> None:
-        """Let the head read the first `counts` unsettled positions of each row."""
         self._read(rows, counts)
 
     def _read(
