@@ -8,6 +8,12 @@
 #   first, with it, and not without it. Without penalties the texts are equal. So before a text of
 #   ctranslate2 is compared with another engine's, this option has to be known.
 # Versions: ctranslate2 4.8.5, numpy 2.4.6; 2026-11-28.
+# Output seen:
+#   ctranslate2 4.8.5
+#   no penalty: 8 of 8 texts equal; with the prompt shown 8 use a token of it, else 8; static prompt as hidden: True; lengths differ by {1}
+#   {'repetition_penalty': 1.5}: 0 of 8 texts equal; with the prompt shown 6 use a token of it, else 8; static prompt as hidden: True; lengths differ by {1}
+#   {'no_repeat_ngram_size': 1}: 0 of 8 texts equal; with the prompt shown 0 use a token of it, else 8; static prompt as hidden: True; lengths differ by {1}
+#   as described: penalties see a prompt that is shown
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

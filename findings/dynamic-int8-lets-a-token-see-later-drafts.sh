@@ -12,6 +12,17 @@
 #   decide which whole number an activation is rounded to.
 # Versions: torch 2.13.0 (CPU), transformers 5.24.0, torchao 0.18.0, onnxruntime 1.31.1, onnx 1.23.2,
 #   numpy 2.4.6; 2026-11-28.
+# Output seen:
+#   {'torch': '2.13.0+cpu', 'torchao': '0.18.0', 'transformers': '5.24.0', 'onnxruntime': '1.31.1'}
+#   float32                  a later token moves earlier ones by 0.0e+00 standard deviations
+#   torchao                  a later token moves earlier ones by 0.0e+00 standard deviations
+#   torch.ao                 a later token moves earlier ones by 2.6e-01 standard deviations
+#   onnxruntime              a later token moves earlier ones by 1.7e-01 standard deviations
+#   onnxruntime per_channel  a later token moves earlier ones by 1.7e-01 standard deviations
+#   float32                  greedy texts with the model as its own draft: 8 of 8 as without drafts
+#   torchao                  greedy texts with the model as its own draft: 5 of 8 as without drafts
+#   torch.ao                 greedy texts with the model as its own draft: 0 of 8 as without drafts
+#   as described: one scale for all tokens
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

@@ -4,6 +4,10 @@
 #   a ConfigError, since generate() there hands its decoding loops a keyword named "cache", and
 #   economize refuses the inputs that it does not know. With transformers 5.23.0 it decodes.
 # Versions: economize 0.3.2, transformers 5.24.0 and 5.23.0, torch 2.13.0 (CPU); 2026-11-28.
+# Output seen:
+#   economize 0.3.2 transformers 5.23.0 -> 1 tokens
+#   economize 0.3.2 transformers 5.24.0 -> ConfigError: economize generate cannot forward the model inputs ['cache']; pass input_ids only
+#   as described: it decodes with 5.23.0 and refuses with 5.24.0
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

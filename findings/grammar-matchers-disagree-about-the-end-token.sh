@@ -13,6 +13,20 @@
 #     so a draft after the end token passes.
 # Versions: xgrammar 0.2.8, llguidance 1.9.1, outlines-core 0.2.14, lm-format-enforcer 0.11.3,
 #   tokenizers 0.23.3, transformers 5.24.0, torch 2.13.0 (CPU), numpy 2.4.6; 2026-11-28.
+# Output seen:
+#   {'xgrammar': '0.2.8', 'llguidance': '1.9.1', 'outlines-core': '0.2.14', 'lm-format-enforcer': '0.11.3'}
+#   XGrammar   ab    allowed [0], takes the end: True, allowed after it: None, one step back: [0]
+#   XGrammar   ab?c* allowed [0, 3], takes the end: True, allowed after it: None, one step back: [0, 3]
+#   LLGuidance ab    allowed [0], takes the end: True, allowed after it: None, one step back: [2]
+#   LLGuidance ab?c* allowed [0, 3], takes the end: True, allowed after it: None, one step back: [0, 3]
+#   Outlines   ab    allowed [0], takes the end: False, allowed after it: None, one step back: [0]
+#   Outlines   ab?c* allowed [0, 3], takes the end: False, allowed after it: None, one step back: [0, 3]
+#   Enforcer   ab    allowed [0], takes the end: True, allowed after it: [0], one step back: [0]
+#   Enforcer   ab?c* allowed [0, 3], takes the end: True, allowed after it: [0, 3], one step back: [0, 3]
+#   llguidance ab: validate_tokens, try_consume_tokens, consume_tokens of the end: 0 0 False
+#   llguidance ab?c*: validate_tokens, try_consume_tokens, consume_tokens of the end: 1 1 True
+#   outlines-core is finished, though c may follow: True
+#   as described
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

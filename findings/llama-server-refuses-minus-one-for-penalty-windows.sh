@@ -5,6 +5,14 @@
 #   README does not list -1 any more. Other fields take -1: n_keep, seed, top_k. A client that wants
 #   a penalty over the whole text has to send a number, such as the context's size.
 # Versions: llama.cpp's server in xllamacpp 2026.10.11549; 2026-11-28, x86-64 CPU.
+# Output seen:
+#   xllamacpp 2026.10.11549
+#   repeat_last_n        -1: Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got -1
+#   dry_penalty_last_n   -1: Field 'dry_penalty_last_n': Value must be between 0 <= value <= 2147483647, but got -1
+#   n_keep               -1: taken
+#   seed                 -1: taken
+#   top_k                -1: taken
+#   as described
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

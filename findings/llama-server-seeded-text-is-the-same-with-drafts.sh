@@ -8,6 +8,15 @@
 #   too. Only with probabilistic drafts (spec-draft-sampling), which are judged by p / q, is it
 #   another text.
 # Versions: llama.cpp's server in xllamacpp 2026.10.11549; 2026-11-28, x86-64 CPU.
+# Output seen:
+#   xllamacpp 2026.10.11549
+#   texts of 20 that are those without drafts (accepted draft tokens)
+#   temperature 1       drafts 20 (290)  probabilistic drafts  0 (274)
+#   top-p 0.9           drafts 20 (293)  probabilistic drafts  0 (271)
+#   repetition penalty  drafts 20 (214)  probabilistic drafts  0 (269)
+#   mirostat 2          drafts 20 (289)  probabilistic drafts  0 (267)
+#   a grammar           drafts 20 (25)  probabilistic drafts  0 (92)
+#   as described: a seed's text is the same with drafts
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

@@ -8,6 +8,12 @@
 #   ends the text. One that was asked in order is right. So an engine has to ask about each
 #   token of a window, in order; a single one left out costs the grammar.
 # Versions: lm-format-enforcer 0.11.3; 2026-11-28.
+# Output seen:
+#   lm-format-enforcer 0.11.3
+#   asked after (0, 1, 2, 3, 4) tokens of abcd; allowed: {0: 'a', 1: 'b', 2: 'c', 3: 'd', 4: 'end'}
+#   asked after (0, 2) tokens of abcd; allowed: {0: 'a', 2: 'a'}
+#   asked after (0, 2, 1, 2, 3) tokens of abcd; allowed: {0: 'a', 2: 'a', 1: 'b', 3: 'end'}
+#   as described
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

@@ -4,6 +4,12 @@
 #   rope_theta at the top level only: "missing field `rope_theta`". With that field added, the same
 #   folder loads.
 # Versions: mistralrs 0.9.5 (CPU), transformers 5.23.0, safetensors 0.8.0; 2026-11-28.
+# Output seen:
+#   mistralrs 0.9.5 transformers 5.23.0
+#   config.json has {'rope_parameters': {'rope_theta': 10000.0, 'rope_type': 'default'}}
+#   as written: missing field `rope_theta` at line 32 column 1
+#   with rope_theta added: it loads
+#   as described
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

@@ -6,6 +6,12 @@
 #   100,000) runs with wrong rotations: its texts look fluent and are others. With rope_theta in
 #   config.json as well, the logits are right. Some other models of mlx-lm read both places.
 # Versions: mlx-lm 0.32.2, mlx 0.32.4, transformers 5.23.0; 2026-11-28.
+# Output seen:
+#   mlx-lm 0.32.2 mlx 0.32.4 transformers 5.23.0
+#   config.json: {'rope_theta': None, 'rope_parameters': {'rope_theta': 500000.0, 'rope_type': 'default'}}
+#   logits differ by 6.128640651702881 with the config as transformers 5 writes it
+#   logits differ by 0.0 with rope_theta added
+#   as described: rope_parameters is ignored
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

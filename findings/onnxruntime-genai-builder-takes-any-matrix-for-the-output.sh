@@ -9,6 +9,15 @@
 #   drafts often have equal sizes.
 # Versions: onnxruntime-genai 0.18.0, onnxruntime 1.31.1, onnx 1.23.2, onnx-ir 1.1.0, tokenizers
 #   0.23.3, transformers 5.24.0, torch 2.13.0 (CPU), numpy 2.4.6; 2026-11-28.
+# Output seen:
+#   {'onnxruntime-genai': '0.18.0', 'onnxruntime': '1.31.1', 'onnx-ir': '1.1.0', 'transformers': '5.24.0'}
+#   vocabulary 65, hidden 64, feed-forward 96, heads of keys 2: logits differ by 3.4e-06, made of /model/layers.2/final_norm_layernorm/output_0
+#   vocabulary 64, hidden 64, feed-forward 96, heads of keys 2: logits differ by 5.5e+00, made of /model/layers.0/post_attention_layernorm/output_0
+#   vocabulary 96, hidden 64, feed-forward 96, heads of keys 2: logits differ by 6.0e+00, made of /model/layers.0/post_attention_layernorm/output_0
+#   vocabulary 97, hidden 64, feed-forward 96, heads of keys 2: logits differ by 3.8e-06, made of /model/layers.2/final_norm_layernorm/output_0
+#   vocabulary 32, hidden 64, feed-forward 96, heads of keys 1: logits differ by 6.0e+00, made of /model/layers.0/post_attention_layernorm/output_0
+#   vocabulary 33, hidden 64, feed-forward 96, heads of keys 1: logits differ by 2.3e-06, made of /model/layers.2/final_norm_layernorm/output_0
+#   as described
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

@@ -10,6 +10,16 @@
 #   tokens get_logits has the last one's only, (1, 1, vocabulary): one pass judges no window.
 # Versions: onnxruntime-genai 0.18.0, onnxruntime 1.31.1, onnx 1.23.2, onnx-ir 1.1.0, transformers
 #   5.24.0, torch 2.13.0 (CPU), numpy 2.4.6; 2026-11-28.
+# Output seen:
+#   onnxruntime-genai 0.18.0 onnxruntime 1.31.1
+#   6 of 6: tokens that it chose, taken back: text as plain
+#   0 of 6: drafts taken back: text as plain
+#   6 of 6: drafts taken back: n tokens
+#   6 of 6: then one more call: n + 2 tokens, the first is the draft
+#   6 of 6: then get_logits: n + 1 tokens, logits after the draft
+#   6 of 6: drafts taken back to n - 1, the last one appended: text as plain
+#   logits after three appended tokens: {(1, 1, 60)}
+#   as described: a rejected token comes back
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

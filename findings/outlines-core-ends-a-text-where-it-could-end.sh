@@ -9,6 +9,19 @@
 #   decode under different rules. Nothing wrong is allowed, and places inside a larger expression,
 #   such as a number in a list in brackets, are not affected, since the text cannot end there.
 # Versions: outlines-core 0.2.14 (0.2.11 and 0.2.13 do the same); 2026-11-28.
+# Output seen:
+#   outlines-core 0.2.14
+#   a JSON number is ((-)?(0|[1-9][0-9]*))(\.[0-9]+)?([eE][+-][0-9]+)?
+#   a?b                       tokens a b             2 of    2 texts; 'ab' allowed
+#   (ab)*                     tokens a b             1 of    3 texts; 'ab' missing
+#   [0-9]+(\.[0-9]+)?         tokens 1 5 .          62 of  130 texts; '1.5' missing
+#   [0-9]+(\.[0-9]+)?         tokens 1 5 . .5       96 of  130 texts; '1.5' allowed
+#   a JSON number             tokens 1 5 . e -      92 of  204 texts; '1.5' missing
+#   a JSON number             tokens 1 5 . e -      92 of  204 texts; '1e-5' missing
+#   a JSON number in brackets tokens [ ] 1 5 .      18 of   18 texts; '[1.5]' allowed
+#   \[[0-9](\.[0-9])?         tokens [ 1 .           1 of    2 texts; '[1.1' missing
+#   <[0-9](\.[0-9])?>         tokens < > 1 .         2 of    2 texts; '<1.1>' allowed
+#   as described: a text ends where it could end
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

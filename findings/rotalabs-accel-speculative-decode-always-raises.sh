@@ -5,6 +5,11 @@
 #   sample_from_logits(…, use_sampling=…), and that function takes no such argument. Only
 #   functions of a single position, such as rejection_sample, can be used.
 # Versions: rotalabs-accel 1.1.1, transformers 5.23.0, torch 2.13.0 (CPU); 2026-11-28.
+# Output seen:
+#   rotalabs-accel 1.1.1 torch 2.13.0+cpu
+#   sample_from_logits takes ['logits', 'temperature', 'top_k', 'top_p', 'min_tokens_to_keep']
+#   speculative_decode: sample_from_logits() got an unexpected keyword argument 'use_sampling'
+#   as described: it always raises
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

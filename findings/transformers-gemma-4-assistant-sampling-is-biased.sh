@@ -12,6 +12,16 @@
 #   closed without a merge.
 # Versions: transformers 5.24.0 (the newest on PyPI on this day), torch 2.13.0 (CPU), numpy 2.4.6;
 #   2026-11-28.
+# Output seen:
+#   transformers 5.24.0 torch 2.13.0+cpu
+#   total variation over 4000 draws of two tokens (chance: about 0.030)
+#     plain, from the target             0.028
+#     with an assistant, from the target 0.255
+#        its first token alone           0.014
+#        from what the rule predicts     0.026
+#     the rule's, from the target, exact 0.263
+#   greedy text with the assistant is the plain greedy text: True
+#   as described: sampling with the assistant is biased
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

@@ -8,6 +8,26 @@
 #   prompt. Greedy text stays right, since the target judges each draft; only the drafts change.
 # Versions: transformers 5.24.0 (the newest on PyPI on this day), torch 2.13.0 (CPU), numpy 2.4.6;
 #   2026-11-28.
+# Output seen:
+#   transformers 5.24.0 torch 2.13.0+cpu
+#   tokens  keys  draft before  logits differ from the text's  with the rejected draft's key
+#        5     4  none                                0.0e+00
+#        6     6  rejected                            5.3e-01                       4.8e-07
+#        8     7  accepted                            1.8e-07
+#       10     9  accepted                            5.4e-07
+#       11    11  rejected                            2.8e-02                       7.2e-07
+#       12    12  rejected                            4.5e-01                       1.7e-06
+#       14    13  accepted                            4.8e-07
+#       15    15  rejected                            5.6e-02                       1.1e-06
+#       16    16  rejected                            6.4e-01                       6.6e-07
+#       18    17  accepted                            9.5e-07
+#       19    19  rejected                            1.3e-02                       4.8e-07
+#       20    20  rejected                            5.8e-01                       8.3e-07
+#       22    21  accepted                            3.6e-07
+#       24    23  accepted                            6.0e-07
+#       25    25  rejected                            4.6e-02                       3.9e-07
+#   greedy text with the assistant is the plain greedy text: True
+#   as described: after a rejection, one key too many
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2

@@ -9,6 +9,15 @@
 #   an IndexError.
 # Versions: transformers 5.24.0 (the newest on PyPI on this day; 5.23.0 does the same), torch 2.13.0
 #   (CPU), numpy 2.4.6; 2026-11-28.
+# Output seen:
+#   transformers 5.24.0 torch 2.13.0+cpu
+#   drafts            equal texts of 5: with guidance  without
+#   plain                                           5        5
+#   a draft model                                   0        5
+#   the model itself                                0        5
+#   prompt lookup                                   0        5
+#   early exit                             IndexError        5
+#   as described: with drafts the guided text is another
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work" || exit 2
