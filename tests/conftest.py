@@ -32,14 +32,14 @@ PARTS = {
     "browser": "tests/browser/",
     "ray": "tests/serving/test_replicas.py",
     "training": "tests/train/",
-    "install": "tests/test_lowest_versions.py::test_the_wheel",
+    "install": "tests/test_versions.py::test_the_wheel",
     "server": "tests/hosting/",
 }
 """Where the tests are that `make check` leaves out, by the marker that they get; of those in
 hosting, the users of `server`."""
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 TAKE_LONG = (
-    "tests/test_lowest_versions.py",  # which waits for the network while others compute
+    "tests/test_versions.py",  # which waits for the network while others compute
     "tests/serving/test_replicas.py",
     *PROGRAMS,
     "tests/browser/",

@@ -1,5 +1,5 @@
-"""The wheel works with the lowest versions that it allows. Needs the package index; torch alone
-is borrowed, not downloaded."""
+"""The wheel works with the lowest and with the highest versions that it allows. Needs the package
+index; torch and what runs tests are borrowed, not downloaded."""
 
 import hashlib
 import json
@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from datetime import UTC, datetime
 from importlib.metadata import distribution, requires
 from pathlib import Path
 
@@ -21,6 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 NEEDED = {
     canonicalize_name(needed.name): needed for needed in map(Requirement, PROJECT["dependencies"])
 }
+RECURRENT = "tests/models/test_recurrent.py"
 PROGRAM = """
 from importlib.metadata import version
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
@@ -74,18 +76,21 @@ def run(*command: str, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["lowest", "highest"])
 def environment(tmp_path_factory, request):
-    """An environment with this wheel, the lowest versions of all that it names, and the torch of
-    this one.
+    """An environment with this wheel, the lowest or highest versions of all that it names, and the
+    torch of this one.
 
-    Its libraries are kept in pytest's cache, under a name that changes with their versions.
+    Its libraries are kept in pytest's cache, under a name that changes with their versions; the
+    highest ones for a day.
     """
     lines = [f"{name}=={lowest(needed)}" for name, needed in NEEDED.items() if name != "torch"]
+    if request.param == "highest":
+        lines = [datetime.now(UTC).date().isoformat()]
     key = hashlib.sha256(
         "\n".join([sys.version, sys.prefix, distribution("torch").version, *lines]).encode()
     ).hexdigest()[:12]
-    folder = Path(request.config.cache.mkdir("lowest-versions")) / key
+    folder = Path(request.config.cache.mkdir("versions")) / key
     complete = folder / "complete"
     if not complete.exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -125,9 +130,11 @@ def environment(tmp_path_factory, request):
                 python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder
             ).strip()
         )
-        borrow("torch", site, set())
-        (folder / "lowest.txt").write_text("\n".join(lines) + "\n")
-        run(*pip, str(wheel), "-c", "lowest.txt", cwd=folder)
+        for name in ("torch", "pytest", "pytest-timeout"):
+            borrow(name, site, set())
+        bounds = lines if request.param == "lowest" else []
+        (folder / "bounds.txt").write_text("\n".join(bounds) + "\n")
+        run(*pip, str(wheel), "-c", "bounds.txt", cwd=folder)
         complete.touch()
     else:
         run(*pip, "--force-reinstall", "--no-deps", str(wheel), cwd=folder)
@@ -159,13 +166,16 @@ def test_every_library_that_is_imported_is_declared():
     assert declared <= NEEDED.keys() | optional, declared - NEEDED.keys() - optional
 
 
-def test_the_wheel_generates_with_the_lowest_versions_that_it_allows(environment):
-    versions, *runs, _ = run(
-        str(environment / "venv" / "bin" / "python"), "-c", PROGRAM, cwd=environment
-    ).splitlines()
-    assert versions.split() == [
-        f"{lowest(NEEDED['transformers'])}.0",
-        f"{lowest(NEEDED['numpy'])}.0.0",
-    ]
+def test_the_wheel_generates_and_recurrent_models_roll_back(environment):
+    python = str(environment / "venv" / "bin" / "python")
+    versions, *runs, _ = run(python, "-c", PROGRAM, cwd=environment).splitlines()
+    if (environment / "bounds.txt").read_text().strip():
+        assert versions.split() == [
+            f"{lowest(NEEDED['transformers'])}.0",
+            f"{lowest(NEEDED['numpy'])}.0.0",
+        ]
     assert runs[:2] == ["True 12"] * 2
     assert json.loads(runs[-1])["kind"] == "finished"
+    families = "fresh_forward and (falcon_mamba or mamba2 or qwen3_next)"
+    tests = (*("-m", "pytest", "--noconftest", "-q", "-p", "no:cacheprovider"), RECURRENT)
+    assert "3 passed" in run(python, *tests, "-k", families, cwd=ROOT)
