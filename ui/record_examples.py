@@ -48,6 +48,7 @@ def record_run(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     too short for one.
     """
     _, settings = recording_of(_target(catalog))
+    settings = replace(settings, max_tokens=_written(catalog, settings))
     traces, plain, measured = list[Trace](), list[list[Event]](), list[MeasuredSpeedup]()
     for number in range(HEATS):
         traces.append(Trace(catalog.stream("", settings.request())))
@@ -63,6 +64,14 @@ def record_run(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     Trace(event for event in slow if event.kind in (EventKind.STARTED, *OUTPUT_KINDS)).save(
         folder / PLAIN.name
     )
+
+
+def _written(catalog: Catalog, settings: Settings) -> int:
+    """The number of tokens up to the end token, which the recorded run leaves out."""
+    events = [
+        event for event in catalog.stream("", settings.request()) if event.kind in OUTPUT_KINDS
+    ]
+    return len(events) - (not events[-1].text)
 
 
 def record_exploration(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:

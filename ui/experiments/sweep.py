@@ -33,7 +33,7 @@ PROMPTS = [
 """Story beginnings, in addition to the visitor's prompt. All are of one kind: the best k depends
 on the kind of text."""
 REQUESTS = [
-    QUESTIONS[2],
+    QUESTIONS[3],
     "Describe a small town on a rainy morning.",
     "How do bees make honey?",
     "Write a short letter to a friend who moved away.",

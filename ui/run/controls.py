@@ -30,6 +30,7 @@ EXAMPLES = {
 """Example prompts for pairs that do not chat, by button label, in order of falling acceptance."""
 QUESTIONS = (
     "Write a Python function that reverses a list.",
+    "What is the largest ocean on Earth?",
     "What is the capital of France?",
     "Explain gravity to a child.",
     "List five fruits.",
