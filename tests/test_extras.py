@@ -124,9 +124,9 @@ def test_the_documentation_names_every_extra():
 def test_every_package_of_the_library_is_installed():
     folders = {path.parent.relative_to(ROOT) for path in (ROOT / "naive_speculate").rglob("*.py")}
     packages = {".".join(folder.parts) for folder in folders}
-    assert packages | {"naive_speculate.bundled_pair", "naive_speculate.drafters"} == set(
-        PROJECT["tool"]["setuptools"]["packages"]
-    )
+    bundled = ("bundled_pair", *(f"bundled_pair.{part}" for part in ("draft", "head", "target")))
+    packages |= {f"naive_speculate.{name}" for name in (*bundled, "drafters")}
+    assert packages == set(PROJECT["tool"]["setuptools"]["packages"])
 
 
 def test_the_version_is_written_once_and_types_are_shipped():

@@ -13,9 +13,11 @@ OWN = Path(sys.prefix)  # the adapter's environment, with `node_modules`
 def versions(*packages: str) -> dict[str, str]:
     """Of these packages, and of Node."""
     files = {name: OWN / "node_modules" / name / "package.json" for name in packages}
-    found = {name: json.loads(file.read_text("utf-8"))["version"] for name, file in files.items()}
+    versions = {
+        name: json.loads(file.read_text("utf-8"))["version"] for name, file in files.items()
+    }
     node = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip()
-    return found | {"Node": node.removeprefix("v")}
+    return versions | {"Node": node.removeprefix("v")}
 
 
 class Node:

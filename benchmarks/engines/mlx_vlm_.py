@@ -37,7 +37,7 @@ ENGINE = Engine(
 class Target(LanguageModel):  # type: ignore[misc]
     """Llama with what the rounds ask for: hidden states, which the drafter here does not read."""
 
-    rollback_speculative_cache = None  # asked for, and not called: each pass is a transaction
+    rollback_speculative_cache = None  # requested, and not called: each pass is a transaction
 
     def __call__(self, inputs: Any, *args: Any, **options: Any) -> Any:
         captured = options.pop("capture_layer_ids", None) is not None

@@ -17,7 +17,7 @@ ENGINE = Engine(
     versions=versions("node-llama-cpp"),
     ways=["draft model", "prompt lookup"],
     rule="The draft token is accepted if the target's own draw is the same token, and one at most "
-    "per pass: the list by which it knows the second one is never filled. A penalty sees no token "
+    "per pass: the list that would mark the second one is never filled. A penalty sees no token "
     "that was drafted and not yet given out.",
     source="dist/evaluator/LlamaContext/LlamaContext.js:1713 and 1853, _speculativeEvaluate",
     counts="Draft tokens after the first of a window count as refuted, whatever they are.",

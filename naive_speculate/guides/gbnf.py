@@ -44,7 +44,7 @@ def read(text: str) -> str:
         raise ValueError(f"is nested too deep, got {text!r:.80}") from None
     except ValueError as error:
         raise ValueError(f"does not parse, got {text!r:.80}: {error}") from None
-    for least in (int(found[0]) for each in times if (found := re.search(r"\d+", each))):
+    for least in (int(number[0]) for each in times if (number := re.search(r"\d+", each))):
         if least > MAX_WIDTH:
             raise ValueError(f"may demand {MAX_WIDTH} repetitions, got {least}")
     if expression is not None:

@@ -23,7 +23,7 @@ from naive_speculate.speculate.sequence import CancelFlag
 
 
 class Trouble(ValueError):
-    """A run could not start or ended in an error; tells the visitor what to do."""
+    """A run could not start or ended in an error; its message is for the visitor."""
 
 
 def for_visitor(error: Exception) -> Exception:

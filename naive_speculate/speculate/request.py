@@ -131,12 +131,12 @@ class Request:
     def template_options(self) -> dict[str, Any]:
         """What `apply_chat_template` gets besides the messages."""
         begins = self.add_generation_prompt
-        given = {
+        options = {
             "tools": None if self.tools is None else list(self.tools),
             "add_generation_prompt": not self.continue_final_message if begins is None else begins,
             "continue_final_message": self.continue_final_message,
         }
-        return given | dict(self.chat_template_kwargs or {})
+        return options | dict(self.chat_template_kwargs or {})
 
     @model_validator(mode="after")
     def _check_drafting(self) -> "Request":
@@ -153,7 +153,7 @@ class Request:
                 raise ValueError(f"{needs} draft_confidence None, got {self.draft_confidence}")
         return self
 
-    def _check_given_draft(self, given: GivenDraft) -> None:
+    def _check_given_draft(self, draft: GivenDraft) -> None:
         if (size := self.num_draft_tokens) in (0, "auto"):
             raise ValueError(
                 f"given_draft needs num_draft_tokens from 1 to {MAX_DRAFT_TOKENS}, got {size!r}"
@@ -165,8 +165,8 @@ class Request:
             raise ValueError(
                 f"given_draft needs draft_sampling='sampled', got {self.draft_sampling!r}"
             )
-        if isinstance(given.draft, str):
-            check_unicode("given_draft", given.draft)
+        if isinstance(draft.draft, str):
+            check_unicode("given_draft", draft.draft)
 
     @property
     def verifier(self) -> Verifier:

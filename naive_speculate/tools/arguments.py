@@ -71,8 +71,10 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
     for option in {one.partition("=")[0] for one in arguments if one.startswith("--")}:
         name = re.escape(option[2:].replace("-", "_"))
         typed = option.replace("\\", r"\\")
-        given = rf"^{name}\b(?:=True\b)?|(?<![-\w]){name}(?:=True\b|(?==))"  # a flag has no value
-        message = re.sub(given, typed, message) if name else message
+        spelling = (
+            rf"^{name}\b(?:=True\b)?|(?<![-\w]){name}(?:=True\b|(?==))"  # a flag has no value
+        )
+        message = re.sub(spelling, typed, message) if name else message
     return message
 
 

@@ -240,10 +240,9 @@ def is_exact(signed: bool) -> bool:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
     session = session_of(model)
-    wanted = left.astype(np.int64) @ right.astype(np.int64)
+    exact = left.astype(np.int64) @ right.astype(np.int64)
     return all(
-        np.array_equal(session.run(None, {"left": left[:rows]})[0], wanted[:rows])
-        for rows in (1, 4)
+        np.array_equal(session.run(None, {"left": left[:rows]})[0], exact[:rows]) for rows in (1, 4)
     )
 
 

@@ -117,6 +117,6 @@ def read_speed_bench(text: str) -> Reading | None:
 
 
 def read_xinfer(text: str) -> Reading | None:
-    counts = [tuple(map(int, found)) for found in _XINFER_LINE.findall(text)]
+    counts = [tuple(map(int, line)) for line in _XINFER_LINE.findall(text)]
     parts = [Part(accepted, drafted, steps) for steps, drafted, accepted in counts if drafted]
     return _XINFER.total(parts) if parts else None

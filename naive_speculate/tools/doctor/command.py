@@ -111,8 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
     table, basis = from_words(" / ".join(sizes) if all(sizes) else draft or "", verify or "")
     speeds = zip(SPEEDS, (args.speed, args.plain_speed), strict=True)
-    given = {name: speed for name, speed in speeds if speed is not None}
-    reading = replace(_read(args.files or ["-"]), **given)
+    measured = {name: speed for name, speed in speeds if speed is not None}
+    reading = replace(_read(args.files or ["-"]), **measured)
     diagnosis = diagnose(reading, table, num_draft_tokens=args.num_draft_tokens)
     if args.profile is not None:
         profile = json.dumps(diagnosis.profile(), indent=2, ensure_ascii=False, allow_nan=False)

@@ -55,10 +55,10 @@ class Drafted:
         if self.known:
             how = "the server states no logprobs there; they were requested by prefix"
             which = f"of steps with drafts ({how})"
-        found = "no bias could be found in them"
+        power = "no bias could be found in them"
         if self.smallest_bias is not None:
-            found = f"a bias in them from {self.smallest_bias:.3f} is found with {POWER:.0%} power"
-        words = f"{self.num_tokens} sampled tokens were tested {which}: {found}."
+            power = f"a bias in them from {self.smallest_bias:.3f} is found with {POWER:.0%} power"
+        words = f"{self.num_tokens} sampled tokens were tested {which}: {power}."
         return words + (f" {_left_out(self.num_left_out)}" if self.num_left_out else "")
 
 

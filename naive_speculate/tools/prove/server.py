@@ -175,7 +175,7 @@ class Server:
 
     def merges(self, prompt: str) -> bool:
         """Whether the server merges tokens of one text into one entry. One that lists fewer tokens
-        than requested is asked for as many, and one that can name tokens by their ids is asked to.
+        than requested has to list as many, and one that can name tokens by their ids has to.
         """
         fields = self.fields
         for more in ({}, _IDS):

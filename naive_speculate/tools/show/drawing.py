@@ -580,7 +580,7 @@ class _Drawing:
     def _chance(
         self, x: float, y: float, width: float, height: float, entry: TokenProb, chosen: bool
     ) -> list[str]:
-        """A token of the residual with its chance, as a bar behind it."""
+        """A token of the residual with its chance, as a bar under it."""
         size, color = min(height * 0.82, self.layout.label * 0.9), self.paint("resampled")
         share, weight = min(1.0, max(0.0, entry.prob)), 700 if chosen else 400
         number, base = self._number(share), y + height * 0.78
