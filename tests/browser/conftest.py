@@ -168,6 +168,7 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
             page.on(event, listener)
         page.goto(url + query)
         page.locator(shown).first.wait_for()
+        page.locator("#ns-early").wait_for(state="detached")  # what was painted before it
         return page
 
     yield open_

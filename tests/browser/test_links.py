@@ -95,8 +95,9 @@ def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_t
     recorded = Trace.load(SPECULATIVE)
     refused = next(n for n, event in enumerate(recorded) if event.kind == "rejected")
     shown = recorded[refused].step + 2  # rounds: the token's own and one more
+    own = recorded[refused].step + 1  # the clock goes to the step of the chosen token
     page = open_page(f"?run=recorded&round={shown}&token={refused}&digest=120-00000000")
-    expect(page.locator(".ns-clock")).to_contain_text(f"step {shown} of")
+    expect(page.locator(".ns-clock")).to_contain_text(f"step {own} of")
     expect(page.locator("#tokens .ns-pinned")).to_have_text(recorded[refused].text)
     expect(page.locator(NOTE)).to_contain_text("These tokens differ from the linked run's")
 

@@ -42,7 +42,9 @@ def test_luck_is_distinguished_from_skill_and_a_step_is_a_drawing_too(
     another = next(e for e in recorded if e.kind == "accepted" and e.accept_prob < 1)
     page.locator(f"#tokens [data-step='{another.step}'][data-index='{another.index}']").click()
     picture = save_as(page, "This step, for a slide (SVG)", tmp_path / "menu.svg").read_text()
-    assert picture == recorded.to_svg(another.step)
+    cited, _, drawing = picture.partition("\n")
+    assert cited.startswith("<!-- Cite as: Naive Speculate")
+    assert drawing == recorded.to_svg(another.step)
 
 
 CHART = "#distributions table"
