@@ -22,6 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 NEEDED = {
     canonicalize_name(needed.name): needed for needed in map(Requirement, PROJECT["dependencies"])
 }
+PIP, QUIET = (sys.executable, "-m", "pip"), "--disable-pip-version-check"
 RECURRENT = "tests/models/test_recurrent.py"
 PROGRAM = """
 from importlib.metadata import version
@@ -98,31 +99,10 @@ def environment(tmp_path_factory, request):
     source = tmp_path_factory.mktemp("source")
     for name in ("naive_speculate", "assets", "docs", "pyproject.toml", "LICENSE"):
         (source / name).symlink_to(ROOT / name)  # what a build leaves stays out of the repository
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "--wheel-dir",
-        "..",
-        ".",
-        cwd=source,
-    )
+    run(*PIP, "wheel", "-q", "--no-deps", "--wheel-dir", "..", ".", cwd=source)
     (wheel,) = source.parent.glob("*.whl")
     python = str(folder / "venv" / "bin" / "python")
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "-q",
-        "--no-compile",
-        "--disable-pip-version-check",
-    )
+    pip = (*PIP, "--python", python, "install", "-q", "--no-compile", QUIET)
     if not complete.exists():
         run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=folder)
         site = Path(

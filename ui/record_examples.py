@@ -25,7 +25,7 @@ from ui.experiments.sweep import prompts_for, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
 from ui.host.measuring import NotMeasured
-from ui.run.recorded import FOLDER, PLAIN, SPECULATIVE, recording_of
+from ui.run.recorded import FOLDER, PLAIN, SMOLLM2, SPECULATIVE, recording_of
 from ui.run.settings import Settings
 
 Recording = Callable[[Catalog, Path], Iterator[tuple[int, int]]]
@@ -48,6 +48,8 @@ def record_run(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     too short for one.
     """
     _, settings = recording_of(_target(catalog))
+    if settings is SMOLLM2:
+        settings = replace(settings, drafter="head")  # copies nothing
     settings = replace(settings, max_tokens=_written(catalog, settings))
     traces, plain, measured = list[Trace](), list[list[Event]](), list[MeasuredSpeedup]()
     for number in range(HEATS):

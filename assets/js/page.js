@@ -11,6 +11,7 @@ const LANGUAGE = "naive-speculate-language";
 const EVERY_MS = 1000; // between requests whether a pair is still loading
 const USUAL = "run";
 const STILL_FRAMES = 10;
+const LONGEST_MS = 10_000; // that the first view stays
 const CAPTION = "One step of speculative decoding: the drafter proposes, one pass of the target judges.";
 // What Escape closes first.
 const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), .ns-both:not([hidden]), :is(.ns-inspector, .ns-settings).ns-open";
@@ -27,12 +28,12 @@ export function mount({ element, trigger }) {
   reveal();
 }
 
-// Removes the first view (ui/first_view.py) once what it stands for is there, and stands still.
+// Removes the first view (ui/first_view.py) once what it stands for is there, and stands still; or after a while, if an answer is lost.
 function reveal(frames = STILL_FRAMES, before = "") {
   const early = document.getElementById("ns-early");
   const place = early && document.querySelector("gradio-app").querySelector(early.dataset.shown);
   if (place && query().has("room")) place.scrollIntoView(); // what is above it may have come later
-  if (!early || !frames) return early?.remove();
+  if (!early || !frames || performance.now() > LONGEST_MS) return early?.remove();
   const { x, y, width, height } = place?.getBoundingClientRect() ?? {};
   const now = height ? [x, y, width, height, document.body.scrollHeight].join() : "";
   requestAnimationFrame(() => reveal(now && now === before ? frames - 1 : STILL_FRAMES, now));

@@ -12,6 +12,7 @@ _SCRIPT = (ROOT / "js" / "language.js").read_text("utf-8")
 THEIRS = "".join(re.findall('"([^"]*)"', _SCRIPT.split("const THEIRS =")[1].split(";")[0]))
 """The selector of texts that are never translated."""
 ROOMS = script("rooms")
+COLUMN = re.compile(r": q [<\d.]+, p [<\d.]+")  # the spoken name of one begins with its token
 TERMS = re.compile(
     r"“[^”]*”|\d+ Ġ\S+|\S*[/_]\S*|(?<![A-Za-z])(?:Naive"
     r" Speculate|English|Español|HTML|SVG|PNG|JSONL?|CSV|SXM|API|MTP|KV|FP8"
@@ -42,6 +43,7 @@ def test_no_room_has_an_english_text_left(open_page):
     expect(page.locator(".inspector-why p").first).to_be_attached()
     speaks(page, "zh")
     places, found = page.evaluate(ROOMS, THEIRS)
+    found = [one for one in found if not COLUMN.search(one[0])]
     assert {"run", "explore", "learn", "lesson 1, step 0", "lesson 11, step 3"} < set(places)
     assert {"run", "explore", "learn", "lesson 11, step 3"} < {where for _, where, _ in found}
     assert [(text, where) for text, where, done in found if not done] == []

@@ -16,7 +16,7 @@ CONTROLS = (
 
 def at(page: Page, lesson: int, step: int = 0) -> None:
     """This step is what is seen, and where the address leads."""
-    learn = page.locator(".ns-learn")
+    learn = page.locator("section.ns-learn")
     expect(learn).to_have_attribute("data-lesson", str(lesson))
     expect(learn).to_have_attribute("data-step", str(step))
     expect(learn.locator(".ns-lesson-title")).to_have_text(read_steps(lesson)[step].title)
@@ -25,7 +25,7 @@ def at(page: Page, lesson: int, step: int = 0) -> None:
 
 def choose_lesson(page: Page, lesson: int) -> None:
     page.locator(f".ns-course [data-lesson='{lesson}']").click()
-    expect(page.locator(".ns-learn")).to_have_attribute("data-lesson", str(lesson))
+    expect(page.locator("section.ns-learn")).to_have_attribute("data-lesson", str(lesson))
 
 
 PRESS = """(run) => {
@@ -106,13 +106,13 @@ def test_a_link_leads_through_the_lessons_of_20_minutes_and_past_the_others(open
     page = open_page("?lesson=4&step=99&path=1", shown=".ns-lesson-title")
     expect(page).to_have_url(re.compile("path=1"))
     page.locator(".ns-next").click()
-    expect(page.locator(".ns-learn")).to_have_attribute("data-lesson", "6")
+    expect(page.locator("section.ns-learn")).to_have_attribute("data-lesson", "6")
     page.keyboard.press("ArrowLeft")
-    expect(page.locator(".ns-learn")).to_have_attribute("data-lesson", "4")
+    expect(page.locator("section.ns-learn")).to_have_attribute("data-lesson", "4")
     choose_lesson(page, 5)  # not on the path, so the path is left
     expect(page).to_have_url(re.compile(r"\?(?!.*path)"))
     page.locator(".ns-path a").click()
-    expect(page.locator(".ns-learn")).to_have_attribute("data-lesson", "1")
+    expect(page.locator("section.ns-learn")).to_have_attribute("data-lesson", "1")
     expect(page).to_have_url(re.compile("path=1"))
     choose_lesson(page, 8)
     page.locator(".ns-dots button").last.click()

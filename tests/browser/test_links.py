@@ -138,6 +138,7 @@ def test_embedded_there_is_the_run_or_a_lesson_and_a_link_to_the_whole_page(open
 STANDS = """() => !document.getElementById("ns-early") &&
     [...document.querySelectorAll(".ns-plot[style]")].every((place) =>
       place.getBoundingClientRect().top > innerHeight || !place.checkVisibility() ||
+      place.getBoundingClientRect().bottom < 0 ||
       place.querySelector("svg"))"""
 LINKS = {
     "": "ns-tokens",

@@ -126,7 +126,7 @@ def cards_lessons_and_rooms_fit(page):
 
     page.goto(page.url.split("?")[0] + "?lesson=6&step=1")
     page.locator(".ns-choices button").last.click()
-    expect(page.locator(".ns-learn")).to_have_attribute("data-step", "2")
+    expect(page.locator("section.ns-learn")).to_have_attribute("data-step", "2")
     expect(page.locator(".ns-answer")).to_be_in_viewport(
         ratio=1
     )  # though the choice was below the first screen

@@ -23,7 +23,7 @@ FOLDER = ROOT / "recorded"
 SPECULATIVE, PLAIN = FOLDER / "speculative.jsonl", FOLDER / "plain.jsonl"
 # the settings of the bundled pair's recording
 START = Settings(prompt=next(iter(EXAMPLES.values())), seed=1)
-SMOLLM2 = Settings(prompt=QUESTIONS[1], drafter="head", seed=2, num_draft_tokens=3)
+SMOLLM2 = Settings(prompt=QUESTIONS[1], seed=2, num_draft_tokens=3)
 OF_TARGETS = {KNOWN["smollm2"].target: (FOLDER / "smollm2", SMOLLM2)}
 """Folders and settings of other pairs' recordings, by the target's name."""
 TOO_LARGE = f"the trace file is larger than {MAX_TRACE_BYTES // 2**20} MB"
