@@ -83,7 +83,6 @@ export class Player {
     return this.ends.findLastIndex((end) => end <= cursor) + 1;
   }
 
-  // The shown events of the step of event number n: from one number up to another.
   stepOf(n) {
     const round = this.round(n);
     return [this.ends[round - 1] ?? 0, Math.min(this.cursor, this.ends[round] ?? this.cursor)];
@@ -122,7 +121,6 @@ export class Player {
     return this.whole && !this.looping;
   }
 
-  // Whether time passes, or events are shown as they come.
   get moving() {
     return this.going || (this.sticks && !this.done);
   }
