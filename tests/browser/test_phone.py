@@ -4,23 +4,16 @@ widths, and the page's policy."""
 import re
 from urllib.parse import urlsplit
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 from plotly.offline import get_plotlyjs
 
 from tests.browser.steps import (
-    TIP,
-    TWO_FRAMES,
-    becomes,
     drawn,
     ended,
-    press,
     run,
-    script,
     scrolls_sideways,
     see_chart,
 )
-from tests.browser.test_machine import shows as shows_step
 from tests.programs import run_program
 from ui.assets import PLOTLY
 from ui.charts.figures import BOARD
@@ -112,163 +105,6 @@ def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts
     chart = page.locator("[data-chart='10'] .ns-plot")
     chart.locator(".main-svg").first.wait_for()
     assert chart.evaluate(SMALLEST) >= 18
-
-
-def cards_lessons_and_rooms_fit(page):
-    """A card opens and closes, an answer and a room's charts are in sight."""
-    page.goto(page.url.split("?")[0] + "?lesson=1")
-    link = page.locator(".ns-lesson-text a[href^='#term-']").first
-    link.tap()
-    shows(page, link)
-    expect(page.locator(".ns-glossary[open]")).to_have_count(0)
-    page.locator(".ns-lesson-title").tap()
-    expect(page.locator(CARD)).to_have_count(0)
-
-    page.goto(page.url.split("?")[0] + "?lesson=6&step=1")
-    page.locator(".ns-choices button").last.click()
-    expect(page.locator("section.ns-learn")).to_have_attribute("data-step", "2")
-    expect(page.locator(".ns-answer")).to_be_in_viewport(
-        ratio=1
-    )  # though the choice was below the first screen
-    page.locator("#learn-run").scroll_into_view_if_needed()
-    expect(page.locator(".ns-next")).to_be_in_viewport(ratio=1)
-
-    page.goto(page.url.split("?")[0] + "?room=doctor")
-    page.locator("#doctor [data-example=vLLM]").click()
-    page.locator(
-        "#doctor [data-chart=windows]"
-    ).scroll_into_view_if_needed()  # charts are drawn when they come into sight
-    page.locator("#doctor [data-chart=windows] .main-svg").first.wait_for()
-    assert not scrolls_sideways(page)
-    page.get_by_role("tab", name="Run").click()
-    page.wait_for_function("() => !location.search.includes('room=')")
-    page.get_by_role("tab", name="Learn").click()
-    expect(page.locator("#doctor .ns-findings")).to_be_visible()
-
-
-def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_first_chart(
-    open_page,
-):
-    page = open_page(width=390, height=844, is_mobile=True, has_touch=True, color_scheme="dark")
-    seen: list[str] = []
-    page.on("request", lambda request: seen.append(request.url))
-    page.reload()
-    page.wait_for_selector("#tokens [data-step]")
-    ended(page)
-    page.evaluate("new Promise((resolve) => requestIdleCallback(resolve))")
-    assert not [url for url in seen if "plotly-cartesian" in url], "no chart is nearly seen"
-
-    expect(page.locator(".ns-title")).to_have_text(re.compile("^draft (model|head) · .* · seed"))
-    assert page.locator(".ns-title").evaluate("(title) => title.scrollWidth <= title.clientWidth")
-    page.locator("#tokens [data-kind=rejected]").first.click()
-    expect(page.locator(".ns-inspector")).to_be_visible()
-    above = (
-        "(tip, sheet) => Number(getComputedStyle(tip).zIndex) >"
-        " Number(getComputedStyle(sheet).zIndex)"
-    )
-    assert not page.locator(TIP).evaluate(above, page.locator(".ns-inspector").element_handle()), (
-        "a card before the sheet"
-    )
-
-    assert not scrolls_sideways(page)
-    page.get_by_role("button", name="Close", exact=True).click()
-
-    see_chart(page, "chart-acceptance")
-    assert len([url for url in seen if "plotly-cartesian" in url]) == 1
-    assert page.evaluate("document.querySelector('#chart-speedup')._fullLayout") is None, (
-        "it is still far off"
-    )
-
-    cards_lessons_and_rooms_fit(page)
-
-
-COUNTS = script("counts")
-SHIFTS = script("shifts")
-
-
-STEP_IN_SIGHT = """() => {
-    const edges = (name) => document.querySelector(name).getBoundingClientRect();
-    const lowest = innerWidth > 560 ? innerHeight : edges(".ns-go").top;
-    return edges("#prompt").top > 0 && edges(".ns-drawing").top > edges("#prompt").bottom &&
-      edges(".ns-buttons").bottom <= lowest;
-}"""
-OVERFLOWS = "(prompt) => prompt.scrollHeight > prompt.clientHeight"
-
-
-@pytest.mark.parametrize("language", ["en", "es", "zh"])
-def test_the_whole_step_and_its_buttons_are_in_sight_however_long_the_prompt_is(
-    open_page, language
-):
-    page = open_page(f"?lang={language}", width=390, height=844)
-    page.locator(".ns-drawing svg").wait_for()
-    assert becomes(page, STEP_IN_SIGHT)
-    page.locator("#prompt textarea").fill("once upon a time " * 200)
-    assert page.locator("#prompt textarea").evaluate(OVERFLOWS)
-    for width, height in ((390, 844), (1024, 768), (1440, 900)):
-        page.set_viewport_size({"width": width, "height": height})
-        for motion in ("reduce", "no-preference"):
-            page.emulate_media(reduced_motion=motion)
-            assert becomes(page, STEP_IN_SIGHT), (width, motion)
-
-
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
-def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_moves(
-    open_page, width, height
-):
-    page = open_page(
-        width=width, height=height, reduced_motion="no-preference" if width == 1440 else "reduce"
-    )
-    page.evaluate(SHIFTS)
-    page.locator(".ns-race[data-state=done]").wait_for()
-    page.locator(".ns-drawing svg").wait_for()
-    controls, words, numbers, text = page.evaluate(COUNTS)
-    assert (controls <= 28, words <= 110, numbers <= 30) == (True, True, True), (
-        controls,
-        words,
-        numbers,
-        text,
-    )
-    assert page.evaluate("window.shift") < 0.02, page.evaluate("window.moved")
-    page.locator("#tokens [data-kind=rejected]").first.hover()
-    expect(page.locator(TIP)).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.locator(TIP)).to_be_hidden()
-
-
-def little_moves(page: Page, measure: str = "shift") -> None:
-    """Since the last time; `shift` leaves out what an input in the half second before explains."""
-    page.evaluate(TWO_FRAMES)
-    assert page.evaluate(f"window.{measure}") < 0.02, page.evaluate("window.moved")
-    page.evaluate("window.rest()")
-
-
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
-def test_little_moves_when_lecture_mode_opens_during_a_whole_run_and_from_step_to_step(
-    open_page, measuring, width, height
-):
-    size = {"width": width, "height": height}
-    page = open_page("?lecture=1", url=measuring, reduced_motion="no-preference", **size)
-    page.evaluate(SHIFTS)
-    page.locator(".ns-race[data-state=done]").wait_for()
-    page.locator(".ns-drawing svg").wait_for()
-    little_moves(page)
-
-    page.keyboard.press("Escape")
-    expect(page).to_have_url(re.compile("^(?!.*lecture)"))
-    little_moves(page)
-    run(page, "Once upon a time there was a fox who")
-    page.locator(".ns-race[data-state=done]").wait_for()
-    page.locator("#stats .ns-sentence:not(:empty)").wait_for()
-    little_moves(page)
-
-    press(page, "To the start")
-    shows_step(page, 1)
-    little_moves(page, "shiftOfAll")
-    for step in (1, 2, 3):
-        press(page, "One step forward")
-        shows_step(page, step)
-        page.locator("[data-phase='4']").click()
-    little_moves(page, "shiftOfAll")
 
 
 def test_charts_have_the_theme_s_colours_no_width_scrolls_sideways_and_the_theme_is_remembered(

@@ -265,7 +265,7 @@ def test_a_long_run_keeps_the_page_smooth_and_a_hidden_a_paused_and_a_scrolled_p
         for name, cursor, changes in page.evaluate("window.frames")
         if name == shown
     ]
-    assert max(after - before for (before, _), (after, _) in pairwise(frames)) <= FRAME_MS
+    assert max(after - before for (before, _), (after, _) in pairwise(frames)) <= 2 * FRAME_MS
     assert max(changes for _, changes in frames) < 8 * FRAME_MS  # whatever the length of the run
     page.evaluate("delete performance.now")
     assert page.locator("#rounds .ns-round").count() > page.evaluate("window.rows") + 5
